@@ -84,6 +84,7 @@ type Plan struct {
 	Barrier int         // decode steps between evaluations, normally 1
 	Reason  turn.Reason // what set the width
 	Levers  []Lever     // to be pulled before the step, in order; the plan counts on them
+	Again   bool        // pull the levers, take a new Level and ask again: less may be needed
 	Predict Cost        // what the step is expected to take, beyond Level
 	Refusal *Refusal    // no step is possible
 }
@@ -153,17 +154,58 @@ type Reading struct {
 
 // Governor plans the steps of one model. Not safe for concurrent use.
 type Governor struct {
-	cfg Config
+	cfg    Config
+	depths []depth // from the whole model at once to layer by layer
+	table  table
+	ladder ladder
+	launch launch
+	retry  retry
+	drift  float64 // buffers that one lazy decode step adds
+	pinch  bool    // the last plan was less than wanted, for want of room or time
 }
 
 // New returns a Governor that knows nothing of its model yet.
-func New(cfg Config) *Governor { return &Governor{cfg: cfg} }
+func New(cfg Config) *Governor {
+	cfg = cfg.withDefaults()
+	return &Governor{cfg: cfg, depths: depthsOf(cfg.Layers), table: newTable(), ladder: newLadder(cfg.Width)}
+}
 
-// Observe learns from a step that was taken, committed or not. Every step
-// that was planned must be observed before the next one is.
-func (g *Governor) Observe(r Reading) {}
+func (c Config) withDefaults() Config {
+	c.Layers = max(c.Layers, 1)
+	c.Width = max(c.Width, 0)
+	c.Cap = max(c.Cap, 0)
+	if c.MaxStep <= 0 {
+		c.MaxStep = MaxStep
+	}
+	if c.RideStep <= 0 {
+		c.RideStep = min(RideStep, c.MaxStep)
+	}
+	if !(c.Share > 0 && c.Share <= 1) {
+		c.Share = Share
+	}
+	return c
+}
 
-// Next plans a step.
-func (g *Governor) Next(a Ask) Plan {
-	return Plan{Width: min(a.Remaining, StartWidth), Rows: a.Decode, Barrier: 1, Reason: turn.ReasonStart}
+// depth is one way to split a step: layers between evaluations, and the part
+// of the model that is then in flight at once.
+type depth struct {
+	layers int // 0: all
+	part   float64
+}
+
+// depthsOf halves the model until one layer is left.
+func depthsOf(layers int) []depth {
+	ds := []depth{{0, 1}}
+	for n := layers; n > 1; {
+		n = (n + 1) / 2
+		ds = append(ds, depth{n, float64(n) / float64(layers)})
+	}
+	return ds
+}
+
+func (g *Governor) part(layers int) float64 {
+	if layers <= 0 || layers >= g.cfg.Layers {
+		return 1
+	}
+	return float64(layers) / float64(g.cfg.Layers)
 }

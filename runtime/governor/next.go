@@ -1,0 +1,341 @@
+package governor
+
+import (
+	"math"
+	"time"
+
+	"ingot/runtime/turn"
+)
+
+// draft is a plan in the making.
+type draft struct {
+	Plan
+	shape shape
+	fixed bool             // the width may not change (deterministic mode)
+	evict int              // prefix entries to give up
+	room  [seconds]float64 // buffers and bytes that the step may take
+	tight quantity         // which of them was short last
+}
+
+// Next plans a step. It calls
+//
+//	refuse     when all that could be tried has failed
+//	aim        remaining, user, grid, launch, ladder
+//	inTime     MaxStep, RideStep
+//	inRoom     evict, split, narrow
+//	levers     detach, clear, evict, as needed
+func (g *Governor) Next(a Ask) Plan {
+	if ref := g.refuse(a); ref != nil {
+		return Plan{Barrier: 1, Refusal: ref}
+	}
+	d := draft{room: roomOf(a.Level, a.Limits, g.cfg.Share)}
+	g.aim(a, &d)
+	g.inTime(&d)
+	wanted := d.shape.area()
+	g.inRoom(a, &d)
+	short := d.shape.area() < wanted || d.evict > 0
+	g.pinch = short || d.Reason == turn.ReasonTime
+	g.levers(a, &d, short)
+	d.Barrier = g.barrier(a, &d)
+	d.Predict = g.cost(d.shape)
+	return d.Plan
+}
+
+func (d *draft) setWidth(w int, why turn.Reason) {
+	d.Width, d.Reason, d.shape.width = w, why, float64(w)
+}
+
+func (d *draft) setDepth(dep depth) { d.Depth, d.shape.part = dep.layers, dep.part }
+
+// aim sets the width that would be best if room and time were endless.
+func (g *Governor) aim(a Ask, d *draft) {
+	d.shape = shape{context: float64(a.Context), rows: float64(a.Decode), part: 1}
+	d.Rows = a.Decode
+	d.setWidth(max(a.Remaining, 0), turn.ReasonPrompt)
+	if d.Width == 0 {
+		d.shape.context = 0
+	}
+	cut := func(limit int, why turn.Reason) {
+		if limit > 0 && d.Width > limit {
+			d.setWidth(limit, why)
+		}
+	}
+	cut(a.Cap, turn.ReasonUser)
+	cut(g.cfg.Width, turn.ReasonUser)
+	if a.Grid > 0 {
+		cut(a.Grid, turn.ReasonGrid)
+		d.fixed = true
+		return
+	}
+	cut(g.cfg.Cap, turn.ReasonFault)
+	if rows := d.Width + d.Rows; g.launch.limit(rows) < rows {
+		d.Rows = min(d.Rows, max(g.launch.ceiling-1, min(d.Rows, 1)))
+		d.shape.rows = float64(d.Rows)
+		cut(max(1, g.launch.ceiling-d.Rows), turn.ReasonFault)
+	}
+	if g.ladder.fixed {
+		return
+	}
+	if try := g.ladder.next(d.Width); try > 0 && d.Rows == 0 && g.free(d, try) {
+		g.ladder.trial = try
+		cut(try, turn.ReasonSpeed)
+		return
+	}
+	g.ladder.trial = 0
+	cut(g.ladder.width, g.ladder.reason())
+}
+
+// free reports whether a step of that width needs no lever: only then is it
+// worth a trial.
+func (g *Governor) free(d *draft, width int) bool {
+	s := d.shape
+	s.width = float64(width)
+	return g.fits(d, s, d.room) && g.table.predict(s, seconds) <= timeShare*g.cfg.MaxStep.Seconds()
+}
+
+// reason of a width that is the rung's.
+func (l *ladder) reason() turn.Reason {
+	if l.tried {
+		return turn.ReasonSpeed
+	}
+	return turn.ReasonStart
+}
+
+// inTime narrows a step that would take too long. Beside decode rows the
+// prompt may at least double the step's time: both sides go on.
+func (g *Governor) inTime(d *draft) {
+	if d.fixed || d.Width == 0 {
+		return
+	}
+	limit := g.cfg.MaxStep.Seconds()
+	if d.Rows > 0 {
+		alone := d.shape
+		alone.width, alone.context = 0, 0
+		limit = max(g.cfg.RideStep.Seconds(), 2*g.table.predict(alone, seconds))
+	}
+	limit *= timeShare
+	fits := func(s shape) bool { return g.table.predict(s, seconds) <= limit }
+	if w := widest(d.shape, fits); w < d.Width {
+		d.setWidth(max(1, even(w)), turn.ReasonTime)
+	}
+}
+
+// timeShare of the allowed time is aimed at, as steps vary.
+const timeShare = 0.9
+
+// fits reports whether a step keeps within the room, and within what a
+// failed one leaves to try.
+func (g *Governor) fits(d *draft, s shape, room [seconds]float64) bool {
+	if g.retry.area > 0 && s.area() > g.retry.area/2 {
+		return false
+	}
+	for q := range seconds {
+		if g.table.predict(s, q)*(1+g.table.margin[q]) > room[q] {
+			d.tight = q
+			return false
+		}
+	}
+	return true
+}
+
+// inRoom pulls levers until the step fits: evict, split, narrow. A kept
+// prefix is given up only where that helps.
+func (g *Governor) inRoom(a Ask, d *draft) {
+	if g.fits(d, d.shape, d.room) {
+		return
+	}
+	for _, dep := range g.depths {
+		s := d.shape
+		s.part = dep.part
+		if n, ok := g.evictions(a, d, s); ok {
+			d.setDepth(dep)
+			d.evict = n
+			return
+		}
+	}
+	d.evict = len(a.Kept)
+	g.narrow(d, roomAfter(d.room, a.Kept))
+}
+
+// evictions returns how many prefix entries must go for a step to fit.
+func (g *Governor) evictions(a Ask, d *draft, s shape) (n int, ok bool) {
+	room := d.room
+	if g.fits(d, s, room) {
+		return 0, true
+	}
+	if !g.fits(d, s, roomAfter(room, a.Kept)) {
+		return 0, false
+	}
+	for n = range a.Kept {
+		room = roomAfter(room, a.Kept[n:n+1])
+		if g.fits(d, s, room) {
+			return n + 1, true
+		}
+	}
+	return 0, false
+}
+
+func roomAfter(room [seconds]float64, kept []Kept) [seconds]float64 {
+	for _, k := range kept {
+		room[buffers] += float64(k.Buffers)
+		room[memory] += float64(k.Bytes)
+	}
+	return room
+}
+
+// narrow takes the widest step that fits at any depth, and of depths that
+// allow about the same the one that splits least. Something is always tried:
+// a step that fails costs nothing but its time.
+func (g *Governor) narrow(d *draft, room [seconds]float64) {
+	deepest := g.deepest()
+	if d.fixed {
+		d.setDepth(deepest)
+		return
+	}
+	fits := func(s shape) bool { return g.fits(d, s, room) }
+	best, at := -1, deepest
+	for i := len(g.depths) - 1; i >= 0; i-- {
+		s := d.shape
+		s.part = g.depths[i].part
+		w := widest(s, fits)
+		if 20*w >= 19*best {
+			best, at = max(best, w), g.depths[i]
+		}
+	}
+	if best < 1 {
+		at = deepest
+	}
+	d.setDepth(at)
+	why := g.why(d)
+	if d.Width > 0 {
+		d.setWidth(max(1, even(best)), why)
+	} else {
+		d.Reason = why
+	}
+	if best < 1 {
+		g.thin(d, room)
+	}
+}
+
+// thin leaves decode rows out of a step that is as narrow as can be.
+func (g *Governor) thin(d *draft, room [seconds]float64) {
+	for d.Rows > 1 && !g.fits(d, d.shape, room) {
+		d.Rows = d.Rows / 2
+		d.shape.rows = float64(d.Rows)
+	}
+	if d.Rows == 1 && d.Width == 1 && !g.fits(d, d.shape, room) {
+		d.setWidth(0, d.Reason)
+	}
+}
+
+func (g *Governor) why(d *draft) turn.Reason {
+	switch {
+	case g.retry.area > 0:
+		return turn.ReasonFault
+	case d.tight == memory:
+		return turn.ReasonBytes
+	}
+	return turn.ReasonBuffers
+}
+
+// widest returns the largest width up to the shape's own that fits; 0 if
+// none does.
+func widest(s shape, fits func(shape) bool) int {
+	if fits(s) {
+		return int(s.width)
+	}
+	lo, hi := 0, int(s.width) // lo fits or is 0, hi does not
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		s.width = float64(mid)
+		if fits(s) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// even rounds a width down to one that kernels and caches of buffers like.
+func even(w int) int {
+	for _, unit := range [...]int{256, 64, 8} {
+		if w >= 4*unit {
+			return w / unit * unit
+		}
+	}
+	return w
+}
+
+// levers lists what to do before the step. What the device is about to let
+// go may make the others needless, so that is waited for alone.
+func (g *Governor) levers(a Ask, d *draft, short bool) {
+	if short && a.Level.Unsettled {
+		d.Levers, d.Again = []Lever{{Kind: LeverDetach}}, true
+		return
+	}
+	if g.crowded(a, d) {
+		d.Levers = append(d.Levers, Lever{Kind: LeverClear})
+	}
+	if d.evict > 0 {
+		d.Levers = append(d.Levers, Lever{Kind: LeverEvict, Count: d.evict})
+	}
+}
+
+// crowded reports that what MLX's cache holds, with the step, nears the
+// limit: MLX counts both, and would empty its cache at a bad moment.
+func (g *Governor) crowded(a Ask, d *draft) bool {
+	cached := [seconds]float64{float64(a.Level.Cached), float64(a.Level.CachedBytes)}
+	for q := range seconds {
+		if cached[q] > 0 && cached[q]+g.table.predict(d.shape, q) > d.room[q] {
+			return true
+		}
+	}
+	return false
+}
+
+// barrier rations decode steps that a family would leave unevaluated.
+func (g *Governor) barrier(a Ask, d *draft) int {
+	if a.Lazy <= 1 {
+		return 1
+	}
+	left := d.room[buffers] - g.table.predict(d.shape, buffers)
+	steps := left / (2 * max(g.drift, float64(g.cfg.Layers)))
+	return int(max(1, min(float64(a.Lazy), steps)))
+}
+
+func (g *Governor) cost(s shape) Cost {
+	return Cost{
+		Buffers: turn.Buffers(math.Ceil(g.table.predict(s, buffers))),
+		Bytes:   turn.Bytes(math.Ceil(g.table.predict(s, memory))),
+		Time:    time.Duration(g.table.predict(s, seconds) * float64(time.Second)),
+	}
+}
+
+// refuse ends a row of attempts whose last, the smallest there is, failed
+// and after which nothing more was given up. It holds for this one Ask.
+func (g *Governor) refuse(a Ask) *Refusal {
+	r := g.retry
+	if !r.least && !(a.Grid > 0 && r.deepest) {
+		return nil
+	}
+	gave := len(a.Kept) > 0 || a.Level.Live < r.level.Live || a.Level.Bytes < r.level.Bytes
+	if gave && r.tries < maxTries {
+		return nil
+	}
+	g.retry = retry{}
+	ref := &Refusal{Buffers: r.fault != FaultBytes, Width: max(1, min(a.Grid, a.Remaining)), Fault: r.fault, Limit: a.Limits.Buffers}
+	q := memory
+	if ref.Buffers {
+		q = buffers
+	}
+	if room := roomOf(a.Level, a.Limits, 1)[q]; !math.IsInf(room, 1) {
+		ref.Have = int64(max(0, room))
+	}
+	s := shape{width: float64(ref.Width), context: float64(a.Context), part: g.deepest().part}
+	ref.Need = max(ref.Have+1, int64(g.table.predict(s, q)))
+	return ref
+}
+
+// maxTries of the smallest step are made while something else gives way.
+const maxTries = 4
