@@ -182,6 +182,6 @@ func (c *cache) each(f func(*mlx.Array)) {
 }
 
 func (c *cache) free() {
-	c.each(func(a *mlx.Array) { a.Free() })
+	_ = mlx.FreeAll(c.k, c.v)
 	c.k, c.v, c.base, c.touched = nil, nil, 0, false
 }

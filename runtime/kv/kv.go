@@ -230,7 +230,7 @@ func (q *Sequence) Buffers() int {
 // Bytes is the memory that Free would release.
 func (q *Sequence) Bytes() int64 {
 	var n int64
-	q.owned(func(a *mlx.Array) { n += a.Bytes() })
+	q.owned(func(a *mlx.Array) { n += int64(a.Bytes()) })
 	return n
 }
 
