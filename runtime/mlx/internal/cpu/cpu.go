@@ -6,5 +6,12 @@
 // side exists to link the C++ objects into the runner: import it for effect.
 // The functions of cpu.h may be called on the device thread only; their tasks
 // run on MLX's stream thread and on the workers. It never keeps an array
-// beyond its task, never converts weights, and never throws from a task.
+// beyond its task, never converts weights, and never throws from a worker.
 package cpu
+
+/*
+#cgo CXXFLAGS: -std=c++20 -O2 -Wall -Wextra -isystem ${SRCDIR}/../../../../.deps/mlx/include
+#cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx -Wl,-rpath,${SRCDIR}/../../../../.deps/mlx/lib
+#cgo linux LDFLAGS: -lpthread
+*/
+import "C"
