@@ -18,8 +18,7 @@ bool on_device_thread();
 bool on_cpu();
 
 // Whether Ingot's own kernels take x: they compute in f32 on the CPU backend.
-constexpr bool own_kernels = false;
-inline bool kernels_serve(const array& x) { return own_kernels && on_cpu() && x.dtype() == mlx::core::float32; }
+inline bool kernels_serve(const array& x) { return on_cpu() && x.dtype() == mlx::core::float32; }
 
 // What an exception means to the caller. MLX carries some of them across
 // threads as text only, so the text decides. Where: an error of unknown kind is

@@ -79,7 +79,7 @@ array experts_qmm(const Args& a) {
 // in: ids, w, scales, biases; ints: group, bits, mode, dtype.
 array quantized_embedding(const Args& a) {
   auto to = dtype(a.i(3));
-  if (own_kernels && on_cpu() && to == mx::float32 && packed_fits(a, 2, 0, 2))
+  if (on_cpu() && to == mx::float32 && packed_fits(a, 2, 0, 2))
     return cpu::qembed(a[0], a[1], a[2], a[3], a.i(0), a.i(1));
   std::optional<array> biases;
   if (a.has(3)) biases = mx::take(a[3], a[0], 0);

@@ -36,7 +36,7 @@ import "C"
 
 import (
 	"unsafe"
-	// _ "ingot/runtime/mlx/internal/cpu" // the kernels that the bridge calls
+	_ "ingot/runtime/mlx/internal/cpu" // the kernels that the bridge calls
 )
 
 // Handle is an owned reference to an MLX array; 0 is none.
