@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"ingot/runtime/turn"
 )
 
 // tokenizerGolden is what the reference (PyPI's tokenizers) says of one tokenizer:
@@ -45,7 +47,7 @@ func TestTokenizersAsReference(t *testing.T) {
 // observe gives, per kind of answer, the hash we get and the one we should get.
 func observe(t *testing.T, tok *Tokenizer, text string, want [6]any) map[string][2]string {
 	t.Helper()
-	encode := func(o EncodeOptions) []uint32 {
+	encode := func(o EncodeOptions) []turn.TokenID {
 		ids, err := tok.Encode(text, o)
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +73,7 @@ func observe(t *testing.T, tok *Tokenizer, text string, want [6]any) map[string]
 
 // streamed joins the pieces; like the reference it does not flush, but what a
 // flush adds must complete the decoded text.
-func streamed(t *testing.T, tok *Tokenizer, ids []uint32) string {
+func streamed(t *testing.T, tok *Tokenizer, ids []turn.TokenID) string {
 	t.Helper()
 	s := tok.NewStream(false)
 	defer s.Close()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"ingot/runtime/turn"
 )
 
 // deps is where `make fixtures` puts real tokenizers and templates.
@@ -94,6 +96,6 @@ func pyString(s string) string {
 }
 
 // pyIDs is Python's json.dumps of a list of numbers.
-func pyIDs(ids []uint32) string {
+func pyIDs(ids []turn.TokenID) string {
 	return strings.ReplaceAll(fmt.Sprint(ids), " ", ", ")
 }

@@ -6,6 +6,8 @@ import "C"
 import (
 	"fmt"
 	"sync"
+
+	"ingot/runtime/turn"
 )
 
 // Stream decodes the ids of one answer as they come. Joined, what Step and Flush
@@ -26,7 +28,7 @@ func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
 
 // Step takes the next id and returns the text that it makes certain, whole
 // characters only; empty is usual.
-func (s *Stream) Step(id uint32) (string, error) {
+func (s *Stream) Step(id turn.TokenID) (string, error) {
 	return s.call("stream step", func(buf *C.tk_buf) C.int { return C.tk_stream_step(s.h, C.uint32_t(id), buf) })
 }
 

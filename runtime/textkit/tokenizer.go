@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"unsafe"
+
+	"ingot/runtime/turn"
 )
 
 // EncodeOptions says how text becomes ids. The zero value encodes exactly the
@@ -26,9 +28,9 @@ type EncodeOptions struct {
 // AddedToken is a token that was added to the model's vocabulary: control tokens
 // (Special) and words that are always kept whole.
 type AddedToken struct {
-	ID      uint32 `json:"id"`
-	Text    string `json:"text"`
-	Special bool   `json:"special"`
+	ID      turn.TokenID `json:"id"`
+	Text    string       `json:"text"`
+	Special bool         `json:"special"`
 }
 
 // Tokenizer is one model's tokenizer. One copy of the vocabulary serves all calls.
@@ -72,7 +74,7 @@ func (t *Tokenizer) Close() {
 }
 
 // Encode turns text (valid UTF-8, at most 64 MiB) into ids.
-func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]uint32, error) {
+func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]turn.TokenID, error) {
 	marks := make([]C.size_t, len(o.Marks))
 	for i, m := range o.Marks {
 		marks[i] = C.size_t(m)
@@ -84,7 +86,7 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]uint32, len(b)/4)
+	ids := make([]turn.TokenID, len(b)/4)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), len(b)), b)
 	return ids, nil
 }
@@ -99,9 +101,16 @@ func (o EncodeOptions) flags() (f C.uint32_t) {
 	return f
 }
 
+// EncodeMarked encodes a rendered chat: control tokens in it are parsed, but for
+// those that would span a mark (an ascending byte offset), which are plain text.
+// Nothing is added.
+func (t *Tokenizer) EncodeMarked(text string, marks []int) ([]turn.TokenID, error) {
+	return t.Encode(text, EncodeOptions{ParseSpecial: true, Marks: marks})
+}
+
 // Decode turns ids into text; ids outside the vocabulary are left out, and special
 // tokens too if skipSpecial is set. What is not UTF-8 becomes U+FFFD.
-func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) (string, error) {
+func (t *Tokenizer) Decode(ids []turn.TokenID, skipSpecial bool) (string, error) {
 	b, err := t.call("decode", func(buf *C.tk_buf) C.int {
 		p := (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(ids)))
 		return C.tk_decode(t.h, p, C.size_t(len(ids)), C.bool(skipSpecial), buf)
@@ -115,26 +124,41 @@ func (t *Tokenizer) VocabSize() int { return t.vocab }
 // AddedTokens lists the added tokens by ascending id. The slice is shared: read only.
 func (t *Tokenizer) AddedTokens() []AddedToken { return t.added }
 
+// ControlTokens spells the special tokens.
+func (t *Tokenizer) ControlTokens() []string { return t.spelled(true) }
+
+// AddedWords spells the added tokens that are not special.
+func (t *Tokenizer) AddedWords() []string { return t.spelled(false) }
+
+func (t *Tokenizer) spelled(special bool) (texts []string) {
+	for _, a := range t.added {
+		if a.Special == special {
+			texts = append(texts, a.Text)
+		}
+	}
+	return texts
+}
+
 // TokenID finds a token by its spelling in the vocabulary.
-func (t *Tokenizer) TokenID(token string) (id uint32, ok bool) {
+func (t *Tokenizer) TokenID(token string) (id turn.TokenID, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	p, n := textPtr(token)
 	found := C.tk_token_id(t.h, p, n)
-	return uint32(found), found >= 0
+	return turn.TokenID(found), found >= 0
 }
 
 // Token is the spelling of an id in the vocabulary, such as "Ġthe".
-func (t *Tokenizer) Token(id uint32) (string, error) {
+func (t *Tokenizer) Token(id turn.TokenID) (string, error) {
 	b, err := t.token(id, false)
 	return string(b), err
 }
 
 // TokenBytes are the bytes that an id stands for in text, such as " the"; they need
 // not be UTF-8.
-func (t *Tokenizer) TokenBytes(id uint32) ([]byte, error) { return t.token(id, true) }
+func (t *Tokenizer) TokenBytes(id turn.TokenID) ([]byte, error) { return t.token(id, true) }
 
-func (t *Tokenizer) token(id uint32, bytes bool) ([]byte, error) {
+func (t *Tokenizer) token(id turn.TokenID, bytes bool) ([]byte, error) {
 	return t.call("token", func(buf *C.tk_buf) C.int {
 		return C.tk_token(t.h, C.uint32_t(id), C.bool(bytes), buf)
 	})
