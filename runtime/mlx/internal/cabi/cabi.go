@@ -12,7 +12,7 @@ package cabi
 #cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx -Wl,-rpath,${SRCDIR}/../../../../.deps/mlx/lib
 #cgo linux LDFLAGS: -Wl,-rpath,$ORIGIN/../lib -L${SRCDIR}/../../../../.deps/openblas/lib -lscipy_openblas -Wl,-rpath,${SRCDIR}/../../../../.deps/openblas/lib
 #cgo darwin CXXFLAGS: -isystem ${SRCDIR}/../../../../.deps/mlx/include/metal_cpp
-#cgo darwin LDFLAGS: -framework Accelerate -Wl,-rpath,@loader_path/../Frameworks
+#cgo darwin LDFLAGS: -Wl,-rpath,@loader_path/../Frameworks
 #cgo noescape ig_run
 #cgo nocallback ig_run
 #cgo noescape ig_new
@@ -35,8 +35,8 @@ package cabi
 import "C"
 
 import (
-	"unsafe"
 	_ "ingot/runtime/mlx/internal/cpu" // the kernels that the bridge calls
+	"unsafe"
 )
 
 // Handle is an owned reference to an MLX array; 0 is none.
