@@ -183,6 +183,13 @@ func (j *Journal) Live() []turn.ID {
 	return ids
 }
 
+// Has reports whether a turn is held, finished or not.
+func (j *Journal) Has(id turn.ID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.turns[id] != nil
+}
+
 // Len returns how many turns are held, finished ones included.
 func (j *Journal) Len() int {
 	j.mu.Lock()

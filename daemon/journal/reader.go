@@ -19,6 +19,9 @@ type Reader struct {
 // Turn is the turn being read.
 func (r *Reader) Turn() turn.ID { return r.e.id }
 
+// Model is the turn's model, as the catalogue names it.
+func (r *Reader) Model() string { return r.e.model }
+
 // Next returns the next event, waiting for it. It returns io.EOF after the
 // final one, ErrTaken when a later reader has the turn, and ctx's error.
 func (r *Reader) Next(ctx context.Context) (turn.Event, error) {

@@ -65,6 +65,9 @@ func New(budget turn.Bytes, buffers turn.Buffers) *Manager {
 	return &Manager{budget: budget, buffers: buffers, slots: map[string]*slot{}}
 }
 
+// Budget is the memory for all runners together.
+func (m *Manager) Budget() turn.Bytes { return m.budget }
+
 // Need is the memory a model of that size on disk is counted with: its
 // weights, and a fifth for caches and work.
 func Need(size turn.Bytes) turn.Bytes { return size + size/5 + 64<<20 }

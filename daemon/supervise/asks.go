@@ -20,8 +20,12 @@ type ask struct {
 func (s *Supervisor) ask(a *ask) {
 	s.lastAsk++
 	a.id = s.lastAsk
-	if s.state == lifecycle.Stalled {
+	switch s.state {
+	case lifecycle.Stalled:
 		a.answer <- &wire.Answer{Error: s.status.Err}
+		return
+	case lifecycle.Cold, lifecycle.Failed, lifecycle.Unloading:
+		a.answer <- nil
 		return
 	}
 	s.asks[a.id] = a
@@ -52,6 +56,14 @@ func (s *Supervisor) failAsks(err *wire.Error) {
 	for id, a := range s.asks {
 		delete(s.asks, id)
 		a.answer <- &wire.Answer{ID: id, Error: err}
+	}
+}
+
+// askElsewhere sends everybody away whose runner was stopped.
+func (s *Supervisor) askElsewhere() {
+	for id, a := range s.asks {
+		delete(s.asks, id)
+		a.answer <- nil
 	}
 }
 

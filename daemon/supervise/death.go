@@ -107,6 +107,7 @@ func (s *Supervisor) died(exit Exit) {
 	case s.closing:
 		s.in.close()
 	case g.stopping || was == lifecycle.Stalled || clean && len(s.asks) == 0 && len(s.loads) == 0:
+		s.askElsewhere()
 		s.set(lifecycle.Cold)
 	case s.loadErr != nil && s.firstLoad(was):
 		s.hopeless(s.loadErr)

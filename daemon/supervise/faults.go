@@ -16,14 +16,14 @@ type Faults struct {
 
 type fault struct {
 	text string
-	left int // -1: as often as the runner's own count says
+	left int // how often it may fire yet; -1: it has not fired
 }
 
-// NewFaults reads the text of INGOT_FAULTS: faults separated by ";". Their
-// language is the runner's; here only their number matters.
+// NewFaults reads the text of INGOT_FAULTS: faults separated by ";" or lines.
+// Their language is the runner's; here only their number matters.
 func NewFaults(text string) *Faults {
 	f := &Faults{fired: map[string]int{}}
-	for part := range strings.SplitSeq(text, ";") {
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		if part = strings.TrimSpace(part); part != "" {
 			f.items = append(f.items, fault{text: part, left: -1})
 		}
@@ -31,14 +31,19 @@ func NewFaults(text string) *Faults {
 	return f
 }
 
-// Fired notes that a fault fired and may fire so often again.
+// Fired notes that a fault fired. left is how often it may fire again, by
+// the count of a runner that knows of no earlier ones.
 func (f *Faults) Fired(name string, left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fired[name]++
 	for i := range f.items {
-		if f.items[i].text == name {
-			f.items[i].left = left
+		switch it := &f.items[i]; {
+		case it.text != name:
+		case it.left < 0:
+			it.left = left
+		case it.left > 0:
+			it.left--
 		}
 	}
 }

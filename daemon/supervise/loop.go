@@ -164,9 +164,10 @@ func (s *Supervisor) launch(st lifecycle.State) {
 		Grant: s.grant, Policy: s.opt.Policy, Faults: s.opt.Faults.Text(), Nth: s.nth,
 	})
 	s.opt.Log.Info().Int("runner", proc.PID).Int("nth", s.nth).Str("state", string(st)).Msg("runner started")
-	phase := string(st)
 	for _, id := range s.plan.Open() {
-		s.opt.Turns.Phase(id, phase)
+		if st == lifecycle.Loading {
+			s.opt.Turns.Tell(id, loadingEvent(0))
+		}
 	}
 	s.set(st)
 }

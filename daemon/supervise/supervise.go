@@ -13,6 +13,7 @@ package supervise
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -188,7 +189,11 @@ func (s *Supervisor) Loaded() <-chan error {
 	return c
 }
 
-// Ask puts a question to the runner once it is ready. It starts nothing.
+// ErrGone says that there is no runner, nor one on its way, to be asked.
+var ErrGone = errors.New("supervise: no runner")
+
+// Ask puts a question to the runner once it is ready. It starts nothing:
+// ErrGone without a runner.
 func (s *Supervisor) Ask(ctx context.Context, op wire.Op, body any) (json.RawMessage, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -198,7 +203,10 @@ func (s *Supervisor) Ask(ctx context.Context, op wire.Op, body any) (json.RawMes
 	s.in.put(func() { s.ask(a) })
 	select {
 	case r := <-a.answer:
-		if r.Error != nil {
+		switch {
+		case r == nil:
+			return nil, ErrGone
+		case r.Error != nil:
 			return nil, r.Error
 		}
 		return r.Body, nil
@@ -208,17 +216,36 @@ func (s *Supervisor) Ask(ctx context.Context, op wire.Op, body any) (json.RawMes
 	}
 }
 
-// Stop ends the runner; open turns stay and wait for the next Start. It
-// returns when the process is gone, or ctx ends.
-func (s *Supervisor) Stop(ctx context.Context) error {
+// Halt ends the runner unless it has turns: one may have come while nobody
+// was thought to need it. The channel closes when the process is gone, or the
+// wish declined.
+func (s *Supervisor) Halt() <-chan struct{} {
 	c := make(chan struct{})
-	s.in.put(func() { s.stop(c) })
-	select {
-	case <-c:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	s.in.put(func() {
+		if len(s.plan.open) > 0 {
+			close(c)
+			return
+		}
+		s.stop(c)
+	})
+	return c
+}
+
+// Refuse fails everybody who waits for a runner that will not be started.
+func (s *Supervisor) Refuse(err *wire.Error) {
+	s.in.put(func() {
+		if s.gen == nil && s.retryAt.IsZero() {
+			s.hopeless(err)
+		}
+	})
+}
+
+// Retire is Close for a supervisor that nobody uses any more, without
+// waiting.
+func (s *Supervisor) Retire() {
+	s.in.put(func() {
+		s.close(&wire.Error{Name: "engine_failed", Message: s.opt.Model + " is no longer in use"})
+	})
 }
 
 // Close stops the runner, kills it when ctx ends, and ends the goroutine
