@@ -26,16 +26,16 @@ type setter func(path string, raw json.RawMessage) *Error
 // schema is a JSON Schema.
 type schema map[string]any
 
-// ruled is a set of parameters that knows its rules. check is called when
+// Params is a set of parameters that knows its rules. check is called when
 // every rule held, for what spans more than one field.
-type ruled interface {
+type Params interface {
 	rules() []rule
 	check() *Error
 }
 
 // Decode fills p, one of this package's Params or Request types, from the
 // params of a call. It fails with an *Error that names the field.
-func Decode(raw json.RawMessage, p ruled) error {
+func Decode(raw json.RawMessage, p Params) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}

@@ -107,3 +107,7 @@ type Tokens interface {
 	Decode(ctx context.Context, p ipc.DecodeParams) (*ipc.DecodeResult, error)
 	Count(ctx context.Context, p ipc.CountRequest) (*ipc.CountResult, error)
 }
+
+// Modelled is a Turn that knows the catalogue's name of its model, which
+// answers then carry instead of what the request said.
+type Modelled interface{ Model() string }
