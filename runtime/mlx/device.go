@@ -45,10 +45,9 @@ type Device struct {
 	info   Info
 	ledger *Ledger
 	work   chan task
+	close  func()        // closes closed, once
+	closed chan struct{} // closed when no more work is taken
 	ended  chan struct{} // closed when the thread has ended
-
-	mu     sync.Mutex
-	closed bool
 }
 
 type task struct {
@@ -73,7 +72,8 @@ func Open(o Options) (*Device, error) {
 			return nil, failure("open", st, why)
 		}
 	}
-	d := &Device{work: make(chan task), ended: make(chan struct{})}
+	d := &Device{work: make(chan task), closed: make(chan struct{}), ended: make(chan struct{})}
+	d.close = sync.OnceFunc(func() { close(d.closed) })
 	d.ledger = &Ledger{dev: d}
 	ready := make(chan error)
 	go d.serve(o, ready)
@@ -95,8 +95,13 @@ func (d *Device) serve(o Options, ready chan<- error) {
 		return
 	}
 	defer cabi.Close()
-	for t := range d.work {
-		t.serve()
+	for {
+		select {
+		case t := <-d.work:
+			t.serve()
+		case <-d.closed:
+			return
+		}
 	}
 }
 
@@ -135,19 +140,13 @@ func (d *Device) Do(f func() error) error {
 		return f()
 	}
 	t := task{f, make(chan error, 1)}
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return ErrClosed
-	}
 	select {
 	case d.work <- t:
-		d.mu.Unlock()
+		return <-t.done
+	case <-d.closed:
 	case <-d.ended:
-		d.mu.Unlock()
-		return ErrClosed
 	}
-	return <-t.done
+	return ErrClosed
 }
 
 // Close ends the device thread after what it is doing. Free everything first.
@@ -156,12 +155,7 @@ func (d *Device) Close() error {
 	if cabi.OnThread() {
 		return &Error{"close", "called on the device thread", ErrInvalid}
 	}
-	d.mu.Lock()
-	if !d.closed {
-		d.closed = true
-		close(d.work)
-	}
-	d.mu.Unlock()
+	d.close()
 	<-d.ended
 	opened.Lock()
 	defer opened.Unlock()

@@ -85,6 +85,20 @@ func TestReopen(t *testing.T) {
 			t.Fatalf("limit %d, want 1234", n)
 		}
 	}
+	// A function that ends its goroutine, as a test's FailNow does, ends the device, not its caller.
+	if err := dev.Do(func() error { runtime.Goexit(); return nil }); err == nil {
+		t.Error("no error from a function that ended the thread")
+	}
+	if err := dev.Do(func() error { return nil }); !errors.Is(err, ErrClosed) {
+		t.Errorf("Do on an ended thread: error %v, want %v", err, ErrClosed)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	var err error
+	if dev, err = Open(Options{Kind: CPU}); err != nil {
+		t.Fatal(err)
+	}
 	if n := runtime.NumGoroutine(); n != goroutines {
 		t.Errorf("%d goroutines, want %d", n, goroutines)
 	}

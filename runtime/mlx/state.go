@@ -2,6 +2,8 @@ package mlx
 
 import "ingot/runtime/mlx/internal/cabi"
 
+var opStateUpdate = newOp("state_update")
+
 // TakeSliceUpdate writes u at [start:stop] of a state that the caller keeps,
 // such as a key cache, and returns the state's new handle, kept too.
 //
@@ -11,7 +13,7 @@ import "ingot/runtime/mlx/internal/cabi"
 // refused, state itself comes back unharmed. After a failed Eval, Recover gives
 // a usable state again.
 func (s *Scope) TakeSliceUpdate(state, u *Array, start, stop []int) *Array {
-	next := s.SliceUpdate(state, u, start, stop)
+	next := s.op(opStateUpdate, state, u).ints(len(start)).ints(start...).ints(stop...).one()
 	if !next.Alive() {
 		return state
 	}

@@ -105,6 +105,37 @@ func TestRecover(t *testing.T) {
 	})
 }
 
+// TestRecoverWhole: MLX answers an update of a whole array with the update
+// alone, which would leave nothing to recover.
+func TestRecoverWhole(t *testing.T) {
+	on(t, func(s *Scope) error {
+		for _, shape := range [][]int{{1, 3}, {4}, {1, 2, 5, 4}} {
+			state, err := keptZeros(s, shape...)
+			if err != nil {
+				return err
+			}
+			start := make([]int, len(shape))
+			u := s.Neg(s.Full(Float32, 3, shape...))
+			state = s.TakeSliceUpdate(state, u, start, shape)
+			if state, err = Recover(state); err != nil {
+				return err
+			}
+			if err := same(state, s.Zeros(Float32, shape...), 0); err != nil {
+				return fmt.Errorf("recovered: %w", err)
+			}
+			state = s.TakeSliceUpdate(state, u, start, shape)
+			if err := errors.Join(same(state, u, 0), state.Free()); err != nil {
+				return err
+			}
+		}
+		other := s.Neg(s.Sum(s.Neg(s.Full(Float32, 1, 2, 2)), 0)) // made from an array of other shape
+		if _, err := Recover(other); !errors.Is(err, ErrInvalid) || !other.Alive() {
+			return fmt.Errorf("recovering what was no state: error %v", err)
+		}
+		return nil
+	})
+}
+
 func TestSettleAndCache(t *testing.T) {
 	on(t, func(s *Scope) error {
 		if err := s.Eval(s.Full(Float32, 1, 16)); err != nil {

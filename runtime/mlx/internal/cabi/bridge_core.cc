@@ -223,12 +223,15 @@ int ig_synchronize(char* text) {
 int ig_recover(ig_call* c) {
   c->nout = 0;
   return answered(c, guard(c->text, Phase::build, [c] {
-    array a = ref(c->in[0]);
+    const array lost = ref(c->in[0]);
+    array a = lost;
     while (a.status() == array::unscheduled) {
       if (a.inputs().empty()) throw std::invalid_argument("nothing evaluated to recover");
       array first = a.inputs()[0];
       a = first;
     }
+    if (a.shape() != lost.shape() || a.dtype() != lost.dtype())
+      throw std::invalid_argument("what the array was made from is no state of its kind");
     Outs(*c).push(std::move(a));
     release(c->in[0]);
     c->in[0] = 0;

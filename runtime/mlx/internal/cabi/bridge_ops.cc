@@ -24,6 +24,26 @@ array slice_update(const Args& a) {
   return mx::slice_update(a[0], a[1], a.shape(1, n), a.shape(1 + n, n));
 }
 
+// slice_update for a state that must stay its own first ancestor, for ig_recover:
+// MLX answers an update of the whole with the update alone, so that one is written
+// in two parts. Same arguments.
+array state_update(const Args& a) {
+  int n = a.i(0);
+  Shape start = a.shape(1, n), stop = a.shape(1 + n, n);
+  const array &state = a[0], &u = a[1];
+  int cut = -1;
+  for (int k = 0; k < n && k < int(state.ndim()); k++) {
+    if (stop[k] - start[k] != state.shape(k)) return slice_update(a);
+    if (state.shape(k) > 1 && cut < 0) cut = k;
+  }
+  if (cut < 0 || n != int(state.ndim())) throw std::invalid_argument("state_update: a state of one element");
+  array whole = mx::broadcast_to(u, state.shape());
+  Shape head = stop, tail = start;
+  head[cut] = tail[cut] = 1;
+  array first = mx::slice_update(state, mx::slice(whole, start, head), start, head);
+  return mx::slice_update(first, mx::slice(whole, tail, stop), tail, stop);
+}
+
 // ints: axis, then low and high pads of that axis.
 array pad(const Args& a) {
   return mx::pad(a[0], std::vector<int>{a.i(0)}, Shape{a.i(1)}, Shape{a.i(2)}, array(a.f(0), a[0].dtype()));
@@ -96,6 +116,7 @@ extern const Op ingot_ops[] = {
     OP("copy", mx::copy(a[0])),
     OP("slice", slice(a)),
     OP("slice_update", slice_update(a)),
+    OP("state_update", state_update(a)),
     OP("concatenate", mx::concatenate(a.all(), a.i(0))),
     OP("stack", mx::stack(a.all(), a.i(0))),
     OP("split", mx::split(a[0], a.shape(1), a.i(0))),

@@ -12,7 +12,6 @@ package cabi
 #cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx -Wl,-rpath,${SRCDIR}/../../../../.deps/mlx/lib
 #cgo linux LDFLAGS: -Wl,-rpath,$ORIGIN/../lib -L${SRCDIR}/../../../../.deps/openblas/lib -lscipy_openblas -Wl,-rpath,${SRCDIR}/../../../../.deps/openblas/lib
 #cgo darwin CXXFLAGS: -isystem ${SRCDIR}/../../../../.deps/mlx/include/metal_cpp
-#cgo darwin LDFLAGS: -Wl,-rpath,@loader_path/../Frameworks
 #cgo noescape ig_run
 #cgo nocallback ig_run
 #cgo noescape ig_new
