@@ -189,19 +189,25 @@ func (q *Sequence) Trim(n int) error {
 
 // Fork returns a copy of the committed tokens, evaluated, that shares
 // nothing with q.
-func (q *Sequence) Fork(s *mlx.Scope) (*Sequence, error) {
-	f := &Sequence{layers: make([]layer, len(q.layers)), n: q.n}
+func (q *Sequence) Fork(s *mlx.Scope) (*Sequence, error) { return q.ForkAt(s, q.n) }
+
+// ForkAt is Fork of the first n tokens only. CanTrim(n) must hold.
+func (q *Sequence) ForkAt(s *mlx.Scope, n int) (*Sequence, error) {
+	if !q.CanTrim(n) {
+		return nil, fmt.Errorf("%w: to fork %d of %d tokens", ErrTrim, n, q.n)
+	}
+	f := &Sequence{layers: make([]layer, len(q.layers)), n: n}
 	var err error
 	for i := range q.layers {
 		if c := q.layers[i].cache; c != nil {
-			f.layers[i].cache, err = c.fork(s, q.n)
+			f.layers[i].cache, err = c.fork(s, n)
 		} else {
 			f.layers[i].state, err = q.layers[i].state.fork(s)
 		}
 		if err != nil {
 			f.layers = f.layers[:i]
 			f.Free()
-			return nil, fmt.Errorf("fork %d tokens, layer %d: %w", q.n, i, err)
+			return nil, fmt.Errorf("fork %d tokens, layer %d: %w", n, i, err)
 		}
 	}
 	return f, nil
