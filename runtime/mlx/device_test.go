@@ -139,6 +139,9 @@ func TestDeviceSaysWhatItIs(t *testing.T) {
 	if n, _ := dev.Ledger().Limits(); n != DefaultBufferLimit {
 		t.Errorf("buffer limit %d, want %d", n, DefaultBufferLimit)
 	}
+	if n := ProcessBytes(); n < 1<<20 || n > 1<<40 {
+		t.Errorf("the process occupies %d bytes", n)
+	}
 	old, err := dev.SetMemoryLimit(1 << 40)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package mlx
 
-import "ingot/runtime/mlx/internal/cabi"
+import (
+	"ingot/runtime/mlx/internal/cabi"
+	"ingot/runtime/turn"
+)
 
 // Info is what a device says of itself; 0 or "" where it says nothing.
 type Info struct {
@@ -26,6 +29,11 @@ func PeakMemory() uint64 { return cabi.MemoryFigure(cabi.PeakMemory) }
 
 // CacheMemory is the bytes that MLX holds for reuse. Any goroutine.
 func CacheMemory() uint64 { return cabi.MemoryFigure(cabi.CacheMemory) }
+
+// ProcessBytes is what the whole process occupies: resident bytes, on macOS its
+// footprint; 0 where the system does not say. The ledger counts MLX's buffers
+// alone: thread stacks, kernels' scratch and Go's heap come on top. Any goroutine.
+func ProcessBytes() turn.Bytes { return turn.Bytes(cabi.ProcessBytes()) }
 
 // SetMemoryLimit guides MLX's use of memory and returns the old limit, in bytes.
 func (d *Device) SetMemoryLimit(bytes uint64) (uint64, error) {

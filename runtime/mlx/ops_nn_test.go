@@ -1,6 +1,7 @@
 package mlx
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -134,6 +135,10 @@ func checkQuantized(s *Scope, group, bits int) error {
 	if err := same(s.QuantizedEmbedding(ids, p, sc, bi, group, bits, Affine, Float32), s.Take(whole, ids, 0), 1e-6); err != nil {
 		return fmt.Errorf("embedding: %w", err)
 	}
+	half := s.QuantizedEmbedding(ids, p, s.AsType(sc, Float16), s.AsType(bi, Float16), group, bits, Affine, Float16)
+	if err := same(half, s.Take(whole, ids, 0), 1e-2); err != nil || half.Dtype() != Float16 {
+		return fmt.Errorf("embedding: %v: %w", half, err)
+	}
 	for _, rows := range []int{1, 3, 40} {
 		x := wave(s, 4, 1, rows, k)
 		want := s.MatMul(x, s.Transpose(whole, 1, 0))
@@ -156,6 +161,10 @@ func TestExperts(t *testing.T) {
 			want := s.Squeeze(s.MatMul(s.ExpandDims(x, -2), chosen), 2)
 			if err := same(s.ExpertsQMM(x, p, sc, bi, idx, group, bits, Affine, false), want, 2e-5); err != nil {
 				return fmt.Errorf("%d rows a token: %w", per, err)
+			}
+			half := func(a *Array) *Array { return s.AsType(a, Float16) }
+			if err := same(s.ExpertsQMM(half(x), p, half(sc), half(bi), idx, group, bits, Affine, false), want, 2e-2); err != nil {
+				return fmt.Errorf("float16, %d rows a token: %w", per, err)
 			}
 			raw := s.GatherQMM(s.ExpandDims(x, -2), p, sc, bi, nil, idx, group, bits, Affine, false)
 			if err := same(s.Squeeze(raw, 2), want, 2e-5); err != nil {
@@ -204,6 +213,18 @@ func TestNorms(t *testing.T) {
 		if err := same(s.Mul(s.RMSNorm(x, nil, eps), w), rms, 1e-5); err != nil {
 			return fmt.Errorf("rms without weight: %w", err)
 		}
+		for _, dt := range []Dtype{Float16, BFloat16} {
+			h := func(a *Array) *Array { return s.AsType(a, dt) }
+			sum, norm := s.AddRMSNorm(h(x), h(y), h(w), eps)
+			if err := errors.Join(same(sum, s.Add(h(x), h(y)), 0), same(norm, s.RMSNorm(sum, h(w), eps), 0)); err != nil {
+				return fmt.Errorf("%v: %w", dt, err)
+			}
+			for _, pair := range [][2]*Array{{s.SwiGLU(h(x), h(y)), s.SwiGLU(x, y)}, {s.GeGLU(h(x), h(y)), s.GeGLU(x, y)}} {
+				if err := same(pair[0], pair[1], 2e-2); err != nil || pair[0].Dtype() != dt {
+					return fmt.Errorf("%v: %v: %w", dt, pair[0], err)
+				}
+			}
+		}
 		sum, norm := s.AddRMSNorm(x, y, w, eps)
 		if err := same(sum, s.Add(x, y), 0); err != nil {
 			return fmt.Errorf("sum: %w", err)
@@ -246,13 +267,16 @@ func TestRoPE(t *testing.T) {
 		"scaled":      {Dims: 16, Base: 10000, Scale: 0.25},
 		"freqs":       {Dims: 8},
 	} {
-		t.Run(name, func(t *testing.T) { on(t, func(s *Scope) error { return checkRoPE(s, r, freqs) }) })
+		t.Run(name, func(t *testing.T) {
+			on(t, func(s *Scope) error { return checkRoPE(s, r, freqs, Float32, 1e-4) })
+			on(t, func(s *Scope) error { return checkRoPE(s, r, freqs, Float16, 1e-2) })
+		})
 	}
 }
 
-func checkRoPE(s *Scope, r Rotary, freqs []float32) error {
+func checkRoPE(s *Scope, r Rotary, freqs []float32, dt Dtype, tol float64) error {
 	const h, rows, d = 2, 5, 16
-	x := wave(s, 1, 1, rows, h, d)
+	x := s.AsType(wave(s, 1, 1, rows, h, d), dt)
 	xv, err := floats(x)
 	if err != nil {
 		return err
@@ -272,13 +296,13 @@ func checkRoPE(s *Scope, r Rotary, freqs []float32) error {
 	if err != nil {
 		return err
 	}
-	if err := near(got, at(7, 8, 9, 10, 11), 1e-4); err != nil {
+	if err := near(got, at(7, 8, 9, 10, 11), tol); err != nil {
 		return fmt.Errorf("one sequence: %w", err)
 	}
 	if got, err = floats(s.RoPERows(x, r, Run{30, 2}, Run{0, 1}, Run{4, 2})); err != nil {
 		return err
 	}
-	if err := near(got, at(30, 31, 0, 4, 5), 1e-4); err != nil {
+	if err := near(got, at(30, 31, 0, 4, 5), tol); err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
 	return nil

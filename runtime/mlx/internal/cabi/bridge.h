@@ -87,6 +87,8 @@ void ig_ledger_settle(int64_t limit_us, int64_t quiet_us);
 
 enum ig_figure { IG_ACTIVE, IG_PEAK, IG_CACHE, IG_MEMORY_LIMIT };
 size_t ig_memory(int figure);
+// What the process occupies: resident bytes, on macOS its footprint; 0 where the system does not say.
+uint64_t ig_process_bytes(void);
 enum ig_setting { IG_SET_MEMORY, IG_SET_CACHE, IG_SET_WIRED };
 int ig_set_memory(int setting, size_t bytes, size_t* old, char* text);
 

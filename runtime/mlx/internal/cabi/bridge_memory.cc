@@ -1,6 +1,14 @@
 // MLX's memory figures and limits, and what the device says of itself.
 #include <cstring>
 
+#ifdef __APPLE__
+#include <mach/mach.h>
+#else
+#include <unistd.h>
+
+#include <cstdio>
+#endif
+
 #include "bridge_internal.h"
 #include "mlx/backend/metal/metal.h"
 #include "mlx/memory.h"
@@ -17,6 +25,24 @@ size_t ig_memory(int figure) {
   }
   return 0;
 }
+
+#ifdef __APPLE__
+uint64_t ig_process_bytes(void) {
+  task_vm_info_data_t info;
+  mach_msg_type_number_t n = TASK_VM_INFO_COUNT;
+  if (task_info(mach_task_self(), TASK_VM_INFO, reinterpret_cast<task_info_t>(&info), &n) != KERN_SUCCESS) return 0;
+  return info.phys_footprint;
+}
+#else
+uint64_t ig_process_bytes(void) {
+  FILE* f = std::fopen("/proc/self/statm", "r");
+  if (f == nullptr) return 0;
+  unsigned long all = 0, pages = 0;
+  int read = std::fscanf(f, "%lu %lu", &all, &pages);
+  std::fclose(f);
+  return read == 2 ? uint64_t(pages) * uint64_t(sysconf(_SC_PAGESIZE)) : 0;
+}
+#endif
 
 int ig_set_memory(int setting, size_t bytes, size_t* old, char* text) {
   return guard(text, Phase::build, [=] {

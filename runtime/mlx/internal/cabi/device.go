@@ -79,6 +79,9 @@ const (
 // MemoryFigure reads one of MLX's figures, in bytes.
 func MemoryFigure(which int) uint64 { return uint64(C.ig_memory(C.int(which))) }
 
+// ProcessBytes is what the process occupies, MLX's share included.
+func ProcessBytes() uint64 { return uint64(C.ig_process_bytes()) }
+
 // ChangeMemory changes one of MLX's settings and returns the old value, in bytes.
 func ChangeMemory(which int, bytes uint64) (old uint64, s Status, why string) {
 	var t [C.IG_MAX_TEXT]C.char
