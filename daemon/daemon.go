@@ -34,11 +34,12 @@ var Version = "0.1.0"
 
 // Options of a daemon.
 type Options struct {
-	Home    string   // INGOT_HOME, absolute
-	Socket  string   // path of the socket
-	Runner  []string // argv of the runner; empty: ingot-runner beside this program
-	Faults  string   // INGOT_FAULTS
-	Verbose bool     // log to standard error too
+	Home    string             // INGOT_HOME, absolute
+	Socket  string             // path of the socket
+	Runner  []string           // argv of the runner; empty: ingot-runner beside this program
+	Launch  supervise.Launcher // starts runners; nil: as processes of Runner
+	Faults  string             // INGOT_FAULTS
+	Verbose bool               // log to standard error too
 	Config  *config.Config
 }
 
@@ -82,6 +83,9 @@ func New(opt Options) (*Daemon, error) {
 			return nil, err
 		}
 		opt.Runner = []string{runner}
+	}
+	if opt.Launch == nil {
+		opt.Launch = supervise.Exec(opt.Runner...)
 	}
 	logs, err := openLog(opt.Home, opt.Config.LogLevel, opt.Verbose)
 	if err != nil {

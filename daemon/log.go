@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"gopkg.in/natefinch/lumberjack.v2"
@@ -53,9 +54,14 @@ func openLog(home, level string, verbose bool) (*logFile, error) {
 	if verbose {
 		w = zerolog.MultiLevelWriter(l.out, zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"})
 	}
-	l.log = zerolog.New(w).Level(lv).With().Timestamp().Logger()
+	l.log = zerolog.New(w).Level(lv).Hook(stamp)
 	return l, nil
 }
+
+// stamp is zerolog's timestamp with milliseconds, without its global setting.
+var stamp = zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
+})
 
 func (l *logFile) Close() { _ = l.out.Close() } // every line has been written already
 

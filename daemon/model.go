@@ -59,7 +59,7 @@ func (d *Daemon) supervisor(m *model, mode wire.Mode, changed func(supervise.Sta
 			PrefillStep: m.conf.PrefillStep, MaxStepMS: float64(m.conf.MaxStep) / float64(time.Millisecond),
 			Deterministic: m.conf.Deterministic, MaxTurns: m.conf.MaxTurns, MaxQueue: m.conf.MaxQueue, Context: m.conf.Context,
 		},
-		Launch:   supervise.Exec(d.opt.Runner...),
+		Launch:   d.opt.Launch,
 		Turns:    turns{d},
 		Faults:   faults,
 		Log:      d.log.With().Str("model", m.name).Logger(),

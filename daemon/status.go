@@ -94,6 +94,10 @@ func report(s *journal.Summary) ipc.TurnReport {
 	if d := s.Event.Done; d != nil {
 		r.FinishReason, r.Usage, r.Report = d.FinishReason, d.Usage, d.Report
 	}
+	if s.Event.Done == nil {
+		r.Usage, r.Report.Resumed, r.Report.Seed = s.Usage, s.Resumed, s.Seed
+		r.Report.Decode.Tokens = s.Usage.CompletionTokens
+	}
 	if r.Report.Prefill.Steps == nil {
 		r.Report.Prefill.Steps = []turn.PrefillStep{}
 	}

@@ -84,6 +84,7 @@ func Run(rw io.ReadWriteCloser, opt Options) int {
 	if code, ok := r.load(hello); !ok {
 		return code
 	}
+	defer r.release()
 	for {
 		m, err := r.conn.Recv()
 		if err != nil {
@@ -93,6 +94,18 @@ func Run(rw io.ReadWriteCloser, opt Options) int {
 			return wire.ExitOK
 		}
 		r.frame(m)
+	}
+}
+
+// release lets the goroutines of parked turns end.
+func (r *runner) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range r.turns {
+		j.mu.Lock()
+		j.ended = true
+		j.cond.Broadcast()
+		j.mu.Unlock()
 	}
 }
 

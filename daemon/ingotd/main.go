@@ -12,6 +12,7 @@ import (
 
 func main() {
 	verbose := flag.Bool("v", false, "log to standard error too")
+	runner := flag.String("runner", "", "the runner `program` (default: ingot-runner beside this one)")
 	version := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *version {
@@ -19,6 +20,9 @@ func main() {
 		return
 	}
 	opt, err := daemon.FromEnvironment(daemon.Options{Verbose: *verbose})
+	if *runner != "" {
+		opt.Runner = []string{*runner}
+	}
 	if err == nil {
 		err = daemon.Run(context.Background(), opt)
 	}

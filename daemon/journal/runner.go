@@ -91,6 +91,11 @@ type Summary struct {
 	Born  time.Time
 	Took  time.Duration
 	Event turn.Event // the final one
+
+	// What there is without a done event too.
+	Usage   turn.Usage
+	Resumed int
+	Seed    uint64
 }
 
 // Done ends a turn that its runner answered. What only the daemon knows of
@@ -145,9 +150,10 @@ func (j *Journal) Failed(id turn.ID, f turn.Failure) (Summary, bool) {
 
 func (j *Journal) end(id turn.ID, f func(e *entry) turn.Event) (s Summary, ok bool) {
 	j.change(id, func(e *entry) {
-		now := j.opt.Now()
-		e.add(f(e), now, j.opt.Keep)
-		s = Summary{Turn: id, Model: e.model, Born: e.born, Took: now.Sub(e.born), Event: e.events[len(e.events)-1].ev}
+		now, ev := j.opt.Now(), f(e)
+		e.add(ev, now, j.opt.Keep)
+		s = Summary{Turn: id, Model: e.model, Born: e.born, Took: now.Sub(e.born), Event: ev,
+			Usage: e.usage(), Resumed: e.resumed, Seed: e.submit.Params.Seed}
 		ok = true
 		e.submit, e.chosen = wire.Submit{Turn: id}, nil // of no further use
 		if e.reader == nil && !e.linger {

@@ -98,7 +98,7 @@ func (s *Supervisor) died(exit Exit) {
 	if !clean {
 		log = s.opt.Log.Error()
 	}
-	log.Int("runner", g.proc.PID).Str("exit", exit.String()).Str("why", g.why).Msg("runner ended")
+	log.Int("runner", g.proc.PID).Str("why", reason(g, exit)).Msg("runner ended")
 
 	guilty, progress := s.plan.Died()
 	s.endCancelled()

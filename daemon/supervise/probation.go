@@ -10,13 +10,13 @@ import (
 // guilty. It is a pure state machine; one goroutine calls it.
 //
 // After a death the turns go back to the new runner one at a time, oldest
-// first, each on probation until it has delivered a new token or finished
-// its prefill. A turn whose probation ends in a death twice without a new
-// token between is guilty. Two refinements keep the innocent out of it: a
-// turn with one such death goes first, so that it is alone when it is judged
-// again, and must then deliver a token; and where more than one turn was yet
-// without a token nobody is accused, but each of them must deliver a token
-// before the next one follows.
+// first, each on probation until it has delivered a new token or finished its
+// prefill; then the next one follows. A resumed turn without a new token is a
+// suspect. Where the runner dies with one suspect in it, that turn gets a
+// strike, and with the second one, no token between, it is guilty. Where there
+// are several, or none, nobody is accused. So that the innocent are kept out
+// of it, a turn with a strike goes first next time, and it and each of several
+// suspects must then deliver a token before anybody follows.
 type Plan struct {
 	open     []*standing // oldest first
 	trial    *standing   // on probation
@@ -27,6 +27,7 @@ type Plan struct {
 type standing struct {
 	id      turn.ID
 	sent    bool // in the present runner
+	again   bool // and handed to it after a death
 	proven  bool // has delivered a token since it was sent
 	parked  bool // its client does not read
 	strict  bool // only a token ends its probation
@@ -105,7 +106,7 @@ func (p *Plan) Next() (turn.ID, bool) {
 	if best == nil {
 		return "", false
 	}
-	best.sent, best.proven = true, false
+	best.sent, best.proven, best.again = true, false, p.resuming
 	if p.resuming {
 		p.trial = best
 	}
@@ -169,27 +170,21 @@ func (p *Plan) Died() (guilty turn.ID, progress bool) {
 	return guilty, progress
 }
 
-// judge accuses the turn on probation where it is the only suspect.
+// judge accuses the suspect, where there is just one.
 func (p *Plan) judge() (guilty turn.ID) {
-	if p.trial == nil {
-		return ""
-	}
 	var suspects []*standing
 	for _, s := range p.open {
-		if s.sent && !s.proven {
+		if s.sent && s.again && !s.proven {
 			suspects = append(suspects, s)
-		}
-	}
-	if len(suspects) > 1 {
-		for _, s := range suspects {
 			s.strict = true
 		}
+	}
+	if len(suspects) != 1 {
 		return ""
 	}
-	p.trial.strikes++
-	p.trial.strict = true
-	if p.trial.strikes < 2 {
+	s := suspects[0]
+	if s.strikes++; s.strikes < 2 {
 		return ""
 	}
-	return p.trial.id
+	return s.id
 }
