@@ -159,6 +159,9 @@ func (s *Scheduler) end(j *job, last *Update, err error) {
 	}
 	r := s.eng.Reading()
 	last.End = &End{Err: err, Cached: j.cached, Report: j.book.close(j, buffersOf(r, 0), memoryOf(r, 0))}
+	for _, t := range j.threads {
+		last.End.Finish = append(last.End.Finish, t.finish)
+	}
 	j.mail.put(*last)
 	j.mail.close()
 }

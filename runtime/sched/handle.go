@@ -32,8 +32,9 @@ type Gain struct {
 
 // End closes a turn.
 type End struct {
-	Err    error // nil: answered; else one of this package's errors
-	Cached int   // prompt tokens taken from a kept prefix, in the first life
+	Err    error         // nil: answered; else one of this package's errors
+	Finish []turn.Finish // of every choice; "" where Err ended it
+	Cached int           // prompt tokens taken from a kept prefix, in the first life
 	Report turn.Report
 }
 
