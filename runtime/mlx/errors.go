@@ -14,6 +14,9 @@ var (
 	ErrResourceLimit = errors.New("resource limit of the device reached")
 	// ErrMemory is memory that could not be had. The same remedy.
 	ErrMemory = errors.New("device memory exhausted")
+	// ErrLaunch is a kernel too large for the device to start (CUDA's grids). A
+	// narrower step helps.
+	ErrLaunch = errors.New("launch too large for the device")
 	// ErrDevice is the device failing under way. Arrays may be marked evaluated
 	// and hold garbage: nothing of the process can be trusted any more.
 	ErrDevice = errors.New("device failed")
@@ -48,6 +51,8 @@ func failure(op string, s cabi.Status, msg string) error {
 		return &Error{op, msg, ErrResourceLimit}
 	case cabi.Memory:
 		return &Error{op, msg, ErrMemory}
+	case cabi.Launch:
+		return &Error{op, msg, ErrLaunch}
 	case cabi.DeviceFault:
 		return &Error{op, msg, ErrDevice}
 	case cabi.WrongThread:

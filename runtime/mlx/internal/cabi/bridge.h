@@ -16,7 +16,7 @@ extern "C" {
 // An owned reference to an array; 0 is none.
 typedef uintptr_t ig_array;
 
-enum ig_status { IG_OK, IG_INVALID, IG_RESOURCE, IG_MEMORY, IG_DEVICE, IG_THREAD };
+enum ig_status { IG_OK, IG_INVALID, IG_RESOURCE, IG_MEMORY, IG_LAUNCH, IG_DEVICE, IG_THREAD };
 enum ig_kind { IG_AUTO, IG_CPU, IG_GPU };
 
 enum {
@@ -61,6 +61,8 @@ int ig_synchronize(char* text);
 // The array itself if it was evaluated, else the nearest first input that was; consumes in[0].
 int ig_recover(ig_call* c);
 int ig_free(const ig_array* in, size_t n);
+// The status that an exception's text gets, while a graph is built or as it runs. Any thread.
+int ig_classify(const char* what, int running);
 // Handles not freed yet.
 int64_t ig_handles(void);
 

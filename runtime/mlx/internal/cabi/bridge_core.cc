@@ -24,10 +24,10 @@ bool on_cpu() { return cpu_backend; }
 int classify(const char* what, Phase phase) {
   auto has = [what](const char* s) { return std::strstr(what, s) != nullptr; };
   if (has("Resource limit")) return IG_RESOURCE;
-  // A CUDA graph node too large is refused before it runs: a narrower step helps.
   if (has("Unable to allocate") || has("malloc") || has("out of memory") || has("OutOfMemory") ||
-      has("Insufficient Memory") || has("cuGraphAddKernelNode"))
+      has("Insufficient Memory"))
     return IG_MEMORY;
+  if (has("cuGraphAddKernelNode")) return IG_LAUNCH;  // refused before it runs
   return phase == Phase::build ? IG_INVALID : IG_DEVICE;
 }
 
@@ -243,6 +243,8 @@ int ig_free(const ig_array* in, size_t n) {
     for (size_t k = 0; k < n; k++) release(in[k]);
   });
 }
+
+int ig_classify(const char* what, int running) { return classify(what, running != 0 ? Phase::run : Phase::build); }
 
 int64_t ig_handles(void) { return handles.load(std::memory_order_relaxed); }
 

@@ -94,7 +94,12 @@ Buffer counted_malloc(Allocator* a, size_t n) {
     return b;
   }
   int64_t size = int64_t(a->size(b));
-  bytes.live.fetch_add(size - int64_t(n));
+  // The allocator rounds up, or reuses a larger buffer: that counts too.
+  if (!bytes.add(size - int64_t(n))) {
+    undo();
+    real_free(a, b);
+    throw_memory(n);
+  }
   buffers.commit(1);
   bytes.commit(size);
   return b;

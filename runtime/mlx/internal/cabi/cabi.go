@@ -49,6 +49,7 @@ const (
 	Invalid     Status = C.IG_INVALID
 	Resource    Status = C.IG_RESOURCE
 	Memory      Status = C.IG_MEMORY
+	Launch      Status = C.IG_LAUNCH
 	DeviceFault Status = C.IG_DEVICE
 	WrongThread Status = C.IG_THREAD
 )
@@ -203,6 +204,18 @@ func Read(h Handle, dtype int, dst unsafe.Pointer, n int) (Status, string) {
 	var t [C.IG_MAX_TEXT]C.char
 	s := Status(C.ig_read(C.ig_array(h), C.int(dtype), dst, C.size_t(n), &t[0]))
 	return s, errText(s, &t)
+}
+
+// Classify is the status of an exception's text, thrown while a graph was built
+// or while it ran. Any thread.
+func Classify(what string, running bool) Status {
+	c := C.CString(what)
+	defer C.free(unsafe.Pointer(c))
+	r := C.int(0)
+	if running {
+		r = 1
+	}
+	return Status(C.ig_classify(c, r))
 }
 
 // Handles counts the references that were not given back yet.
