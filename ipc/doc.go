@@ -18,3 +18,7 @@ const MaxMessage = 32 << 20
 
 // MaxBatch bounds the calls of one JSON-RPC batch.
 const MaxBatch = 256
+
+// Version of the build, the same for every program of it. The linker may set
+// it.
+var Version = "0.1.0"
