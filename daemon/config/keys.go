@@ -187,9 +187,8 @@ func size(s string) (turn.Bytes, bool) {
 	if m[3] == "i" {
 		base = 1024
 	}
-	f *= math.Pow(base, float64(strings.Index("KMGT", m[2])+1))
-	if m[2] == "" {
-		f, err = strconv.ParseFloat(m[1], 64)
+	if m[2] != "" {
+		f *= math.Pow(base, float64(strings.Index("KMGT", m[2])+1))
 	}
 	return turn.Bytes(f), err == nil && f < 1<<60
 }

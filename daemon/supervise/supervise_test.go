@@ -455,6 +455,7 @@ func TestClosingEndsEveryTurn(t *testing.T) {
 		}
 		a := d.read(r)
 		a.failed(t, "shutting_down")
+		time.Sleep(time.Minute)
 		if n := d.fleet.Alive(); n != 0 {
 			t.Errorf("%d runners left", n)
 		}
