@@ -10,6 +10,8 @@ import (
 type Vocabulary interface {
 	// TokenBytes are the bytes of an id in text; they need not be UTF-8.
 	TokenBytes(turn.TokenID) ([]byte, error)
+	// IsControl tells special tokens, which have no text.
+	IsControl(turn.TokenID) bool
 }
 
 // logprob puts a sampled token into OpenAI's shape.
@@ -30,6 +32,9 @@ func shown(v Vocabulary, id turn.TokenID, logprob float64) turn.TopLogprob {
 		return out
 	}
 	out.Token = strings.ToValidUTF8(string(raw), "\uFFFD")
+	if v.IsControl(id) {
+		return out
+	}
 	out.Bytes = make([]int, len(raw))
 	for i, b := range raw {
 		out.Bytes[i] = int(b)

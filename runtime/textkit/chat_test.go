@@ -95,10 +95,13 @@ func controls(ids []turn.TokenID, special map[turn.TokenID]bool) (out []turn.Tok
 	return out
 }
 
+// specialIDs are the tokens that no one's words may become. DeepSeek's turn tokens
+// are not special in its vocabulary.
 func specialIDs(tok *Tokenizer) map[turn.TokenID]bool {
 	out := map[turn.TokenID]bool{}
 	for _, a := range tok.AddedTokens() {
-		if a.Special || strings.HasPrefix(a.Text, "<｜") {
+		turns := strings.HasPrefix(a.Text, "<｜") && !strings.Contains(a.Text, "tool▁call")
+		if a.Special || turns {
 			out[a.ID] = true
 		}
 	}
@@ -158,6 +161,14 @@ func poison(v any, key string, add func() string) any {
 	return v
 }
 
+// tame keeps a text's shape and takes its meaning.
+func tame(r rune) rune {
+	if r == ' ' || r == '\n' {
+		return r
+	}
+	return 'x'
+}
+
 // Whatever people write, the control ids of a prompt are those of the same chat with
 // harmless words.
 func TestNobodyInjectsAControlToken(t *testing.T) {
@@ -174,8 +185,16 @@ func TestNobodyInjectsAControlToken(t *testing.T) {
 				if err := json.Unmarshal(body, &chat); err != nil {
 					t.Fatal(err)
 				}
-				harmless, _ := json.Marshal(poison(chat, "", func() string { return "harmless" }))
-				bad, _ := json.Marshal(poison(chat, "", func() string { return gen.Draw(t, "text") }))
+				var drawn []string
+				bad, _ := json.Marshal(poison(chat, "", func() string {
+					drawn = append(drawn, gen.Draw(t, "text"))
+					return drawn[len(drawn)-1]
+				}))
+				harmless, _ := json.Marshal(poison(chat, "", func() string {
+					s := drawn[0]
+					drawn = drawn[1:]
+					return strings.Map(tame, s)
+				}))
 				want, err := p.Chat(harmless, noon)
 				if err != nil {
 					return

@@ -4,8 +4,10 @@ package textkit
 import "C"
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -129,6 +131,12 @@ func (t *Tokenizer) ControlTokens() []string { return t.spelled(true) }
 
 // AddedWords spells the added tokens that are not special.
 func (t *Tokenizer) AddedWords() []string { return t.spelled(false) }
+
+// IsControl tells special tokens from all others.
+func (t *Tokenizer) IsControl(id turn.TokenID) bool {
+	i, ok := slices.BinarySearchFunc(t.added, id, func(a AddedToken, id turn.TokenID) int { return cmp.Compare(a.ID, id) })
+	return ok && t.added[i].Special
+}
 
 func (t *Tokenizer) spelled(special bool) (texts []string) {
 	for _, a := range t.added {
