@@ -50,6 +50,9 @@ func Decode(raw json.RawMessage, p Params) error {
 
 // at joins a path and a field name.
 func at(path, name string) string {
+	if name == "" {
+		name = `""`
+	}
 	if path == "" {
 		return name
 	}

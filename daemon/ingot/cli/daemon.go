@@ -102,7 +102,7 @@ func (a *app) modelTable(models []ipc.ModelStatus) {
 			fmt.Sprintf("%.1f", m.TokS), gauge(m.Buffers.Live, m.Buffers.Limit, count),
 			gauge(m.Memory.Active, m.Memory.Limit, size), fmt.Sprint(m.Restarts), expires(m)})
 	}
-	a.table("NAME\tSTATE\tTURNS\tWIDTH\tTOK/S\tBUFFERS\tMEMORY\tRESTARTS\tUNLOADS", rows)
+	a.table("NAME\tSTATE\tRUN+WAIT\tWIDTH\tTOK/S\tBUFFERS\tMEMORY\tRESTARTS\tUNLOADS", rows)
 }
 
 func stateOf(m ipc.ModelStatus) string {

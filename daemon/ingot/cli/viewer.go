@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -119,18 +118,10 @@ func (v *viewer) end() (string, error) {
 
 // final prints the final event, with the text beside it.
 func (v *viewer) final() error {
-	raw, err := json.Marshal(v.last)
-	if err != nil {
-		return err
-	}
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return err
-	}
-	if m["text"], err = json.Marshal(v.gathered.Text(0)); err != nil {
-		return err
-	}
-	return v.a.print(m)
+	return v.a.print(struct {
+		turn.Event
+		Answer string `json:"text"`
+	}{*v.last, v.gathered.Text(0)})
 }
 
 // summary is one line about a finished turn.
