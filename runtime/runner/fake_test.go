@@ -34,6 +34,8 @@ var errWords = errors.New("no such word")
 
 func (*fakeWords) TokenBytes(id turn.TokenID) ([]byte, error) { return []byte(spell(id)), nil }
 
+func (*fakeWords) IsControl(id turn.TokenID) bool { return id == 0 }
+
 func spell(id turn.TokenID) string { return " " + strconv.Itoa(int(id)) }
 
 func (w *fakeWords) Chat(body json.RawMessage, _ time.Time) (text.Prompt, error) {

@@ -22,6 +22,8 @@ type Options struct {
 	Log  zerolog.Logger
 	Exit func(code int) // ends the process at once; nil: os.Exit
 	Kill func()         // as SIGKILL does; nil: SIGKILL to ourselves
+
+	TextOnly bool // load no weights, whatever Hello says
 }
 
 // process is a runner between its first frame and its end.
@@ -66,6 +68,9 @@ func Run(rw io.ReadWriteCloser, l Loader, o Options) int {
 	if !ok || hello.Version != wire.Version {
 		o.Log.Error().Type("frame", m).Msg("first frame is not the Hello of this version")
 		return wire.ExitWire
+	}
+	if o.TextOnly {
+		hello.Mode = wire.ModeText
 	}
 	p.hello = hello
 	return p.serve(l)

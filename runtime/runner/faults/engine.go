@@ -83,7 +83,7 @@ func (w *Engine) arm() {
 	w.armed = nil
 	done := w.alloc.Allocated() - w.start
 	for _, f := range w.set.faults {
-		if f.verb != "throw" || f.what != "malloc" || int64(f.to) <= done {
+		if f.verb != "throw" || f.what != "malloc" || f.spent() {
 			continue
 		}
 		if w.armed == nil || f.from < w.armed.from {

@@ -137,7 +137,7 @@ func (s *Set) Load(nth int) error {
 // has reached. nil: none.
 func (s *Set) hit(verb, what string, lo, hi int) *Fault {
 	for _, f := range s.faults {
-		if f.verb == verb && f.what == what && lo <= f.to && hi >= f.from {
+		if f.verb == verb && f.what == what && !f.spent() && lo <= f.to && hi >= f.from {
 			s.fire(f)
 			return f
 		}
@@ -147,5 +147,10 @@ func (s *Set) hit(verb, what string, lo, hi int) *Fault {
 
 func (s *Set) fire(f *Fault) {
 	f.fired++
-	s.report(f.Name, f.to-f.from+1-f.fired)
+	s.report(f.Name, f.left())
 }
+
+// left is how often the fault may fire yet.
+func (f *Fault) left() int { return f.to - f.from + 1 - f.fired }
+
+func (f *Fault) spent() bool { return f.left() <= 0 }
