@@ -120,7 +120,7 @@ func (s *sequence) lends(tokens []turn.TokenID, grid int) int {
 func (e *Engine) Fork(id step.SeqID) (step.SeqID, error) {
 	s := e.seqs[id]
 	if s == nil {
-		return 0, step.ErrUnknown
+		return 0, fmt.Errorf("fork sequence %d: %w", id, step.ErrUnknown)
 	}
 	e.lastID++
 	e.seqs[e.lastID] = &sequence{tokens: slices.Clone(s.tokens), cuts: slices.Clone(s.cuts)}
