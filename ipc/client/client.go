@@ -106,8 +106,8 @@ func (w *wire) recv() (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	var m message
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("daemon sent what is no JSON-RPC: %w", err)
+	if err := json.Unmarshal(raw, &m); err != nil { // cut off within a message
+		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	if m.ID == nil && m.Error != nil {
 		return nil, ipc.FromWire(m.Error.Code, m.Error.Message, m.Error.Data)
