@@ -15,12 +15,13 @@ type entry struct {
 	linger bool
 	born   time.Time
 
-	started  time.Time // first handed to a runner
-	loading  bool      // waited for a load before that
-	prompted bool      // the prompt's ids are known
-	chosen   []wire.Delivered
-	cached   int // tokens taken from a kept prefix in the first life
-	resumed  int // runner deaths survived
+	started   time.Time // first handed to a runner
+	loading   bool      // waited for a load before that
+	prompted  bool      // the prompt's ids are known
+	chosen    []wire.Delivered
+	cached    int  // tokens taken from a kept prefix in the first life
+	prefilled bool // cached is known
+	resumed   int  // runner deaths survived
 
 	events []record
 	first  int64 // seq of events[0]
@@ -143,6 +144,15 @@ func (e *entry) gain(choices []wire.Advance) bool {
 		fresh = fresh || len(a.Tokens) > 0
 	}
 	return fresh
+}
+
+// noteCached learns from the first step of the first life how much of the
+// prompt a kept prefix covered: what is done, less what the step computed.
+func (e *entry) noteCached(p *turn.Prefill) {
+	if p != nil && !e.prefilled {
+		e.prefilled = true
+		e.cached = max(0, p.Done-p.Width)
+	}
 }
 
 // delivered counts the tokens of all choices.

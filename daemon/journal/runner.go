@@ -56,6 +56,7 @@ func (j *Journal) Stepped(s *wire.Step) (fresh bool) {
 		fresh = e.gain(s.Choices)
 		for i := range s.Events {
 			if ev := s.Events[i]; !ev.Final() { // ends come as End frames
+				e.noteCached(ev.Prefill)
 				e.add(ev, j.opt.Now(), j.opt.Keep)
 			}
 		}
