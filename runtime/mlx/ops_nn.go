@@ -17,6 +17,7 @@ var (
 	opRMSNorm    = newOp("rms_norm")
 	opAddNorm    = newOp("add_rms_norm")
 	opLayerNorm  = newOp("layer_norm")
+	opGated      = newOp("gated_delta")
 	opSwiGLU     = newOp("swiglu")
 	opGeGLU      = newOp("geglu")
 )
@@ -120,3 +121,12 @@ func (s *Scope) SwiGLU(gate, up *Array) *Array { return s.op(opSwiGLU, gate, up)
 
 // GeGLU is GELUTanh(gate) * up.
 func (s *Scope) GeGLU(gate, up *Array) *Array { return s.op(opGeGLU, gate, up).one() }
+
+// GatedDelta is the gated delta rule as MLX has it: q and k [B, T, Hk, Dk], v
+// [B, T, Hv, Dv], decay in linear space and beta [B, T, Hv], state [B, Hv, Dv, Dk]
+// or nil for zeros -> y [B, T, Hv, Dv] and the next state. Yang et al., "Gated
+// Delta Networks", 2024.
+func (s *Scope) GatedDelta(q, k, v, decay, beta, state *Array) (y, next *Array) {
+	out := s.op(opGated, q, k, v, decay, beta, state).many(2)
+	return out[0], out[1]
+}

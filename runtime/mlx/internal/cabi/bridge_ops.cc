@@ -163,6 +163,7 @@ extern const Op ingot_ops[] = {
     OP("rms_norm", rms_norm(a[0], a.opt(1), a.f(0))),
     OP("add_rms_norm", add_rms_norm(a[0], a[1], a.opt(2), a.f(0))),
     OP("layer_norm", mx::fast::layer_norm(a[0], a.opt(1), a.opt(2), a.f(0))),
+    OP("gated_delta", mx::fast::gated_delta_update(a[0], a[1], a[2], a[3], a[4], a.opt(5))),
     OP("rope", rope(a)),
     OP("rope_rows", rope_rows(a)),
     OP("sdpa", sdpa(a)),

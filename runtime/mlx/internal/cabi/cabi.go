@@ -2,6 +2,10 @@
 // and the Go calls of it. It owns the handles' meaning, the error texts and the
 // allocator's ledger; package mlx owns everything a person would call an API.
 //
+// The link flags below name .deps in the source tree, so that plain go build and
+// go test work there; a bundle carries the libraries in ../lib beside its programs
+// (../Frameworks on macOS, whose flag the bundle's build adds: cgo refuses an "@").
+//
 // All calls belong to the device thread, save the ledger's and the memory
 // figures; the bridge checks. It never keeps Go memory, never panics on what
 // the device does, and never frees what it was not told to free.
