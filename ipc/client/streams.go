@@ -60,20 +60,30 @@ type generation struct {
 	next   int64 // seq expected next
 }
 
-// start sends the request. Until it is answered, ctx can end it.
+// start sends the request and learns the turn's name. When ctx ends before the
+// daemon, which answers at once, has said it, start waits a little longer: a
+// turn without a name could not be cancelled.
 func (g *generation) start(ctx context.Context, method ipc.Method, params any) error {
 	w, err := g.client.dial(ctx)
 	if err != nil {
 		return err
 	}
+	w.stop() // from here on ctx cancels the turn, not the connection
+	w.stop = context.AfterFunc(g.ctx, func() { w.Channel.Close() })
+	answered := make(chan struct{})
+	defer close(answered)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(farewell):
+			w.Channel.Close()
+		case <-answered:
+		}
+	})()
 	var ref ipc.TurnRef
 	if err := w.call(method, params, &ref); err != nil {
 		w.Close()
 		return orDone(ctx, err)
 	}
-	// From here on ctx cancels the turn, not the connection.
-	w.stop()
-	w.stop = context.AfterFunc(g.ctx, func() { w.Channel.Close() })
 	g.wire, g.turn = w, ref.Turn
 	return nil
 }

@@ -47,7 +47,7 @@ func (c *conn) generate(ctx context.Context, r *ipc.TurnRequest, o *ipc.Options,
 		return nil, err
 	}
 	if o.Stream {
-		c.stream(t, 0, req)
+		c.stream(t, 0, req, func() { _ = c.backend.Cancel(context.WithoutCancel(ctx), t.ID()) })
 		return ipc.TurnRef{Turn: t.ID()}, nil
 	}
 	defer t.Close() // when ctx ended first, that cancels the turn
@@ -88,17 +88,18 @@ func attach(ctx context.Context, c *conn, p ipc.AttachParams, req *jrpc2.Request
 	if err != nil {
 		return nil, err
 	}
-	c.stream(t, p.FromSeq, req)
+	c.stream(t, p.FromSeq, req, func() {})
 	return ipc.TurnRef{Turn: t.ID()}, nil
 }
 
-// stream sends t's events once the response to req was written.
-func (c *conn) stream(t Turn, seq int64, req *jrpc2.Request) {
+// stream sends t's events once the response to req was written. unheard is
+// called if that never happens: nobody has learnt the turn's name.
+func (c *conn) stream(t Turn, seq int64, req *jrpc2.Request, unheard func()) {
 	c.add()
 	end := func() { t.Close(); c.done() }
 	c.hold(req, gate{
 		open:  func() { c.pumps.Go(func() { defer end(); c.pump(t, seq) }) },
-		abort: end,
+		abort: func() { unheard(); end() },
 	})
 }
 

@@ -116,6 +116,9 @@ func (a *app) finish(err error) int {
 	if errors.As(err, &c) {
 		return int(c)
 	}
+	if errors.Is(err, context.Canceled) { // by Ctrl-C, before there was a turn to cancel
+		return exitInterrupted
+	}
 	a.report(err)
 	switch {
 	case errors.Is(err, errNoDaemon):

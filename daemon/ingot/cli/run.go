@@ -145,7 +145,9 @@ func (r *runCmd) answer(a *app, start func(context.Context) iter.Seq2[turn.Event
 func (r *runCmd) chat(a *app) error {
 	fmt.Fprintf(a.Err, "%s\n", a.paint(dim, "Chatting with "+r.Model+". /clear forgets, /bye or Ctrl-D leaves, Ctrl-C stops an answer."))
 	messages := r.opening()
-	in := lines(a.In)
+	left := make(chan struct{})
+	defer close(left)
+	in := lines(a.In, left)
 	for {
 		text, err := question(a, in)
 		if err != nil || text == "/bye" || text == "/exit" {
@@ -162,6 +164,9 @@ func (r *runCmd) chat(a *app) error {
 			continue
 		}
 		answer, err := r.ask(a, append(messages, ipc.Message{Role: "user", Content: text}))
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
 		if err != nil && !errors.Is(err, code(exitInterrupted)) {
 			a.report(err)
 			continue // the question is not part of the conversation
@@ -178,16 +183,20 @@ func endOfChat(a *app, err error) error {
 	return err
 }
 
-// lines reads lines beside the terminal's other events. The goroutine ends
-// with the input, or with the process.
-func lines(in io.Reader) <-chan string {
+// lines reads lines beside the terminal's other events, until left is closed.
+// A read that waits for a person can't be ended: it ends with the process.
+func lines(in io.Reader, left <-chan struct{}) <-chan string {
 	c := make(chan string)
 	go func() {
 		defer close(c)
 		s := bufio.NewScanner(in)
 		s.Buffer(nil, ipc.MaxMessage)
 		for s.Scan() {
-			c <- s.Text()
+			select {
+			case c <- s.Text():
+			case <-left:
+				return
+			}
 		}
 	}()
 	return c
