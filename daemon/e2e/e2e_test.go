@@ -83,6 +83,10 @@ func scripts(t *testing.T, dir, bin string) {
 			env.Setenv("INGOT_SOCKET", filepath.Join(env.WorkDir, "s"))
 			env.Setenv("HOME", env.WorkDir)
 			env.Values[stageKey{}] = &stage{bin: bin}
+			env.Defer(func() { // a daemon that the command line started outlives a script that fails
+				cmd := exec.Command(filepath.Join(bin, "ingot"), "stop", "--socket", filepath.Join(env.WorkDir, "s"))
+				_ = cmd.Run()
+			})
 			return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

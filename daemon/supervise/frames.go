@@ -65,10 +65,10 @@ func (s *Supervisor) ready(m *wire.Ready) {
 	s.opt.Log.Info().Int("runner", s.gen.proc.PID).Str("family", m.Info.Family).Str("device", m.Info.Device).
 		Float64("load_ms", m.Info.LoadMS).Int64("resident", int64(m.Info.Resident)).Msg("runner ready")
 	s.state = lifecycle.Ready
-	s.finishLoads(nil)
 	s.resendAsks()
 	s.pump()
 	s.tell()
+	s.finishLoads(nil) // last: who waited for it reads the state told above
 }
 
 func (s *Supervisor) step(m *wire.Step) {

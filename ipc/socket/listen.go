@@ -102,6 +102,19 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Owned reports whether a daemon owns the socket at path, even one that is
+// only starting and does not listen yet.
+func Owned(path string) bool {
+	if _, err := os.Lstat(path + ".lock"); err != nil {
+		return false
+	}
+	f, err := lockFile(path + ".lock")
+	if err == nil {
+		f.Close()
+	}
+	return errors.Is(err, ErrLive)
+}
+
 // clearable reports what stands in the way at path for good.
 func clearable(path string) error {
 	st, err := os.Lstat(path)

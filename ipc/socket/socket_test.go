@@ -57,6 +57,17 @@ func TestListenMakesAPrivateSocketInAPrivateFolder(t *testing.T) {
 
 func TestALiveOwnerIsNotEvicted(t *testing.T) {
 	path := filepath.Join(folder(t), "s")
+	if Owned(path) {
+		t.Error("owned by nobody")
+	}
+	l0 := mustListen(t, path)
+	if !Owned(path) {
+		t.Error("not owned")
+	}
+	l0.Close()
+	if Owned(path) {
+		t.Error("owned after Close")
+	}
 	mustListen(t, path)
 	if _, err := Listen(path); !errors.Is(err, ErrLive) {
 		t.Fatalf("second listener: %v", err)

@@ -80,6 +80,7 @@ func Main(args []string, std IO) int {
 		kong.Description("Large language models on this machine, without the resource limit's death."),
 		kong.Writers(std.Out, std.Err),
 		kong.Exit(func(code int) { left = code }),
+		kong.WithHyphenPrefixedParameters(true), // --keep-alive -1
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil { // the grammar above is wrong: a test parses every command

@@ -117,30 +117,48 @@ func (a *app) spawn(home, path string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
-	return awaitStart(a.ctx, cmd, path, func() string { return tail(out, from) })
+	return a.awaitStart(cmd, path, func() string { return tail(out, from) })
 }
 
 // awaitStart waits until the socket answers or the daemon has ended; said is
 // what it wrote.
-func awaitStart(ctx context.Context, cmd *exec.Cmd, path string, said func() string) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (a *app) awaitStart(cmd *exec.Cmd, path string, said func() string) error {
+	alive, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait(); cancel() }()
-	up, err := answers(ctx, path, startPatience)
+	up, err := answers(alive, path, startPatience)
 	if up {
-		return nil
+		return a.onlyOne(cmd, ended)
 	}
 	select {
 	case <-ended:
-		return fmt.Errorf("%s ended at once (%s): %s", cmd.Path, cmd.ProcessState, said())
 	default:
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%s was started (pid %d) but its socket %s did not answer within %s: %s",
+			cmd.Path, cmd.Process.Pid, path, startPatience, said())
 	}
-	if err != nil {
+	if socket.Owned(path) { // somebody else's was quicker, and is not there quite yet
+		if up, err := answers(a.ctx, path, startPatience); up || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s ended at once (%s): %s", cmd.Path, cmd.ProcessState, said())
+}
+
+// onlyOne makes sure that the daemon of cmd is the one that answers. When
+// somebody else's was quicker, cmd's might come up only after that one has been
+// stopped: it is ended now.
+func (a *app) onlyOne(cmd *exec.Cmd, ended <-chan error) error {
+	st, err := a.client.Status(a.ctx)
+	if err != nil || st.PID == cmd.Process.Pid {
 		return err
 	}
-	return fmt.Errorf("%s was started (pid %d) but its socket %s did not answer within %s: %s",
-		cmd.Path, cmd.Process.Pid, path, startPatience, said())
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-ended
+	return nil
 }
 
 func openOutput(home string) (*os.File, error) {
