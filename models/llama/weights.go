@@ -13,6 +13,8 @@ var rules = []weights.Rule{{Suffix: ".rotary_emb.inv_freq", Skip: true}}
 // tiedRules also drop an output matrix that repeats the embedding.
 var tiedRules = append([]weights.Rule{{Prefix: "lm_head.", Skip: true}}, rules...)
 
+var names = nn.Names{Embed: "model.embed_tokens", Norm: "model.norm", Head: "lm_head"}
+
 func (c *Config) rules() []weights.Rule {
 	if *c.Tied {
 		return tiedRules
@@ -21,31 +23,24 @@ func (c *Config) rules() []weights.Rule {
 }
 
 // declare names every tensor of the model.
-func (m *Model) declare(l *weights.Loader) {
-	c := m.config
-	m.embed = nn.Embedding{Linear: nn.Linear{Matrix: l.Linear(c.Hidden, weights.Part{Name: "model.embed_tokens", Out: c.Vocab})}, Dtype: l.Dtype()}
-	m.norm = nn.Norm{W: l.Vector("model.norm.weight", c.Hidden), Eps: c.Eps}
-	m.head = m.embed.Linear
-	if !*c.Tied {
-		m.head = nn.Linear{Matrix: l.Linear(c.Hidden, weights.Part{Name: "lm_head", Out: c.Vocab})}
-	}
+func (c *Config) declare(l *weights.Loader, rope *nn.Rope) *nn.Decoder {
+	d := &nn.Decoder{}
+	d.Outer(l, names, c.Vocab, c.Hidden, c.Eps, *c.Tied)
 	for i := range c.Layers {
 		path := fmt.Sprintf("model.layers.%d", i)
-		m.layers = append(m.layers, &block{
-			attention: m.declareAttention(l, path+".self_attn", c.window(i)),
-			mlp:       nn.NewMLP(l, path+".mlp", c.Hidden, c.Inner),
-			norm1:     nn.Norm{W: l.Vector(path+".input_layernorm.weight", c.Hidden), Eps: c.Eps},
-			norm2:     nn.Norm{W: l.Vector(path+".post_attention_layernorm.weight", c.Hidden), Eps: c.Eps},
+		d.Blocks = append(d.Blocks, &nn.Block{
+			Norm1: nn.Norm{W: l.Vector(path+".input_layernorm.weight", c.Hidden), Eps: c.Eps},
+			Mixer: c.attention(l, path+".self_attn", c.window(i), rope),
+			Norm2: nn.Norm{W: l.Vector(path+".post_attention_layernorm.weight", c.Hidden), Eps: c.Eps},
+			Feed:  nn.NewMLP(l, path+".mlp", c.Hidden, c.Inner),
 		})
 	}
+	return d
 }
 
-func (m *Model) declareAttention(l *weights.Loader, path string, window int) attention {
-	c := m.config
-	return attention{
-		config: c,
-		rope:   m.rope,
-		window: window,
+func (c *Config) attention(l *weights.Loader, path string, window int, rope *nn.Rope) *attention {
+	return &attention{
+		heads: c.Heads, kvHeads: c.KVHeads, dim: c.HeadDim, window: window, rope: rope,
 		qkv: nn.Join(l, c.Hidden,
 			weights.Part{Name: path + ".q_proj", Out: c.Heads * c.HeadDim},
 			weights.Part{Name: path + ".k_proj", Out: c.KVHeads * c.HeadDim},

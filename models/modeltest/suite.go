@@ -204,7 +204,8 @@ func Ragged(t *testing.T, b *Bench, ref *Reference) {
 func Throws(t *testing.T, b *Bench, ref *Reference) {
 	p := ref.Prompts[1]
 	q, calm := b.Sequence(), b.Sequence()
-	b.Step(0, Part{Seq: q, Tokens: p}, Part{Seq: calm, Tokens: p})
+	b.Step(0, Part{Seq: q, Tokens: p})
+	b.Step(0, Part{Seq: calm, Tokens: p})
 	next := ref.Greedy[1][:5]
 	want := b.Step(0, Part{calm, next, All(5)})
 	l := b.Dev.Ledger()

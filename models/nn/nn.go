@@ -62,16 +62,49 @@ func (j Joined) Whole(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	return s.Concat(-1, ys...)
 }
 
-// Parts returns each part: views of one product where there is one.
+// Parts returns each part as it was joined.
 func (j Joined) Parts(s *mlx.Scope, x *mlx.Array) []*mlx.Array {
+	var sizes []int
+	for _, m := range j.maps {
+		sizes = append(sizes, m.Split...)
+	}
+	return j.Cut(s, x, sizes...)
+}
+
+// Cut returns the result in parts of the given sizes, whatever the parts it
+// was joined of: views where they lie in one product.
+func (j Joined) Cut(s *mlx.Scope, x *mlx.Array, sizes ...int) []*mlx.Array {
 	if len(j.maps) == 1 {
-		return Cut(s, j.maps[0].Apply(s, x), j.maps[0].Split...)
+		return Cut(s, j.maps[0].Apply(s, x), sizes...)
 	}
-	ys := make([]*mlx.Array, len(j.maps))
-	for i, m := range j.maps {
-		ys[i] = m.Apply(s, x)
+	var pieces []*mlx.Array
+	for _, m := range j.maps {
+		pieces = append(pieces, m.Apply(s, x))
 	}
-	return ys
+	out := make([]*mlx.Array, len(sizes))
+	for i, n := range sizes {
+		out[i], pieces = first(s, pieces, n)
+	}
+	return out
+}
+
+// first takes n features from the front of the pieces.
+func first(s *mlx.Scope, pieces []*mlx.Array, n int) (*mlx.Array, []*mlx.Array) {
+	var got []*mlx.Array
+	for n > 0 && len(pieces) > 0 {
+		p := pieces[0]
+		if d := p.Dim(-1); d <= n {
+			got, n, pieces = append(got, p), n-d, pieces[1:]
+			continue
+		}
+		rest := Cut(s, p, n, p.Dim(-1)-n)
+		got, n = append(got, rest[0]), 0
+		pieces = append([]*mlx.Array{rest[1]}, pieces[1:]...)
+	}
+	if len(got) == 1 {
+		return got[0], pieces
+	}
+	return s.Concat(-1, got...), pieces
 }
 
 // Cut views the last axis of y as parts of the given sizes.
@@ -128,9 +161,4 @@ func NewMLP(l *weights.Loader, path string, hidden, inner int) MLP {
 func (m MLP) Apply(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	gu := m.GateUp.Parts(s, x)
 	return m.Down.Apply(s, s.SwiGLU(gu[0], gu[1]))
-}
-
-// Logits shapes y [1, N, V] as [N, V] in f32.
-func Logits(s *mlx.Scope, y *mlx.Array) *mlx.Array {
-	return s.AsType(s.Reshape(y, y.Dim(1), y.Dim(2)), mlx.Float32)
 }

@@ -88,3 +88,22 @@ func toBrain(b uint32) uint16 {
 	}
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
+
+// addTo adds v to every element of raw.
+func addTo(dt mlx.Dtype, raw []byte, v float32) {
+	ne := binary.NativeEndian
+	switch dt {
+	case mlx.Float32:
+		for i := 0; i+3 < len(raw); i += 4 {
+			ne.PutUint32(raw[i:], math.Float32bits(math.Float32frombits(ne.Uint32(raw[i:]))+v))
+		}
+	case mlx.Float16:
+		for i := 0; i+1 < len(raw); i += 2 {
+			ne.PutUint16(raw[i:], toHalf(math.Float32bits(math.Float32frombits(halfBits(ne.Uint16(raw[i:])))+v)))
+		}
+	case mlx.BFloat16:
+		for i := 0; i+1 < len(raw); i += 2 {
+			ne.PutUint16(raw[i:], toBrain(math.Float32bits(math.Float32frombits(uint32(ne.Uint16(raw[i:]))<<16)+v)))
+		}
+	}
+}

@@ -17,21 +17,23 @@ type job struct {
 	dtype  mlx.Dtype
 	shape  []int
 	pieces []piece
+	shift  float32 // added to every element
 }
 
-// piece lays a tensor into a buffer: block b of it, block elements long,
-// goes to element at + b*stride.
+// piece lays a tensor into a buffer, in elements: block b of it, at from +
+// b*skip and block long, goes to at + b*stride.
 type piece struct {
 	src    *source
 	blocks int
 	block  int
+	from   int
+	skip   int
 	at     int
 	stride int
 }
 
-func strided(t *source, blocks, at, block int) piece {
-	return piece{src: t, blocks: blocks, block: block, at: at, stride: block}
-}
+// whole lays all n elements of a tensor to one place.
+func whole(t *source, at, n int) piece { return piece{src: t, blocks: 1, block: n, at: at} }
 
 var dtypes = map[string]mlx.Dtype{
 	"F16": mlx.Float16, "BF16": mlx.BFloat16, "F32": mlx.Float32,
@@ -67,6 +69,9 @@ func (l *Loader) Load(progress func(float64)) (*Set, error) {
 	reads, err := l.allocate(set)
 	if err == nil {
 		err = run(reads, progress)
+	}
+	if err == nil {
+		err = l.shiftAll()
 	}
 	if err != nil {
 		set.Close()
@@ -104,6 +109,22 @@ func (l *Loader) allocate(set *Set) ([]read, error) {
 		}
 	}
 	return reads, nil
+}
+
+// shiftAll adds what Shift asked for, in place: small vectors only.
+func (l *Loader) shiftAll() error {
+	for i := range l.jobs {
+		j := &l.jobs[i]
+		if j.shift == 0 {
+			continue
+		}
+		raw, err := j.into.Raw()
+		if err != nil {
+			return err
+		}
+		addTo(j.dtype, raw, j.shift)
+	}
+	return nil
 }
 
 // intact checks that files have not shrunk since they were inspected.
@@ -149,7 +170,7 @@ func (p *piece) reads(out []read, dt mlx.Dtype, raw []byte) ([]read, error) {
 			n := min(step, p.block-e)
 			d := (p.at + b*p.stride + e) * to
 			out = append(out, read{
-				file: p.src.File, offset: p.src.Offset + int64(b*p.block+e)*int64(in), n: n * in,
+				file: p.src.File, offset: p.src.Offset + int64(p.from+b*p.skip+e)*int64(in), n: n * in,
 				dst: raw[d : d+n*to], convert: convert,
 			})
 		}

@@ -21,10 +21,35 @@ type Matrix struct {
 // Packed reports whether the weight is quantized.
 func (m *Matrix) Packed() bool { return m.Scales != nil }
 
-// Part names a module of a checkpoint and the rows it has.
+// Part names a module of a checkpoint and the rows that are wanted of it:
+// all of them, or, of each of Groups equal groups, some consecutive ones.
 type Part struct {
-	Name string // of the module: ".weight" and the like are added
-	Out  int
+	Name   string // of the module: ".weight" and the like are added
+	Out    int    // rows wanted
+	Groups int    // 0: the module has Out rows
+	Width  int    // rows of a group
+	At     int    // the first row wanted of each group
+}
+
+// rows is how many rows the module has in the file.
+func (p *Part) rows() int {
+	if p.Groups == 0 {
+		return p.Out
+	}
+	return p.Groups * p.Width
+}
+
+// lay places the wanted rows, cols wide, of one matrix or of a stack of
+// experts; the buffer has rows of its own, the part's begin at row at.
+func (p *Part) lay(t *source, experts, cols, at, rows int) piece {
+	switch {
+	case p.Groups > 0:
+		each := p.Out / p.Groups * cols
+		return piece{src: t, blocks: p.Groups, block: each, from: p.At * cols, skip: p.Width * cols, at: at * cols, stride: each}
+	case experts > 0:
+		return piece{src: t, blocks: experts, block: p.Out * cols, skip: p.Out * cols, at: at * cols, stride: rows * cols}
+	}
+	return whole(t, at*cols, p.Out*cols)
 }
 
 // Linear declares a matrix of one or more parts over the same In features.
@@ -114,58 +139,49 @@ func (l *Loader) kept(name string) mlx.Dtype {
 
 // rows declares a buffer [experts?, sum of Out, cols] of the parts' tensors.
 func (l *Loader) rows(experts, cols int, parts []Part, leaf string, dt mlx.Dtype) *mlx.Array {
-	shape := []int{0, cols}
-	if experts > 0 {
-		shape = []int{experts, 0, cols}
-	}
-	at := len(shape) - 2
-	j := job{dtype: dt, into: new(mlx.Array)}
+	total := 0
 	for _, p := range parts {
-		want := append([]int(nil), shape...)
-		want[at] = p.Out
-		if t := l.checked(p.Name+leaf, want); t != nil {
-			j.pieces = append(j.pieces, strided(t, max(experts, 1), shape[at]*cols, p.Out*cols))
-		}
-		shape[at] += p.Out
+		total += p.Out
 	}
-	j.shape = shape
-	for i := range j.pieces {
-		j.pieces[i].stride = shape[at] * cols
+	j := job{dtype: dt, into: new(mlx.Array), shape: stackShape(experts, total, cols)}
+	at := 0
+	for _, p := range parts {
+		if t := l.checked(p.Name+leaf, stackShape(experts, p.rows(), cols)); t != nil {
+			j.pieces = append(j.pieces, p.lay(t, experts, cols, at, total))
+		}
+		at += p.Out
 	}
 	l.jobs = append(l.jobs, j)
 	return j.into
 }
 
+func stackShape(experts int, dims ...int) []int {
+	if experts > 0 {
+		return append([]int{experts}, dims...)
+	}
+	return dims
+}
+
 // bias declares the parts' biases; nil where no part has one. A part without
 // one adds nothing.
 func (l *Loader) bias(experts int, parts []Part) *mlx.Array {
-	any := false
+	any, total := false, 0
 	for _, p := range parts {
 		any = any || l.Has(p.Name+".bias")
+		total += p.Out
 	}
 	if !any {
 		return nil
 	}
-	j := job{dtype: l.Dtype(), into: new(mlx.Array)}
-	out := 0
+	j := job{dtype: l.Dtype(), into: new(mlx.Array), shape: stackShape(experts, total)}
+	at := 0
 	for _, p := range parts {
-		want := []int{p.Out}
-		if experts > 0 {
-			want = []int{experts, p.Out}
-		}
 		if l.Has(p.Name + ".bias") {
-			if t := l.checked(p.Name+".bias", want); t != nil {
-				j.pieces = append(j.pieces, strided(t, max(experts, 1), out, p.Out))
+			if t := l.checked(p.Name+".bias", stackShape(experts, p.rows())); t != nil {
+				j.pieces = append(j.pieces, p.lay(t, experts, 1, at, total))
 			}
 		}
-		out += p.Out
-	}
-	j.shape = []int{out}
-	if experts > 0 {
-		j.shape = []int{experts, out}
-	}
-	for i := range j.pieces {
-		j.pieces[i].stride = out
+		at += p.Out
 	}
 	l.jobs = append(l.jobs, j)
 	return j.into
@@ -206,8 +222,22 @@ func (l *Loader) Vector(name string, shape ...int) *mlx.Array {
 func (l *Loader) Typed(name string, dt mlx.Dtype, shape ...int) *mlx.Array {
 	j := job{dtype: dt, shape: shape, into: new(mlx.Array)}
 	if t := l.checked(name, shape); t != nil {
-		j.pieces = []piece{strided(t, 1, 0, int(t.Count()))}
+		j.pieces = []piece{whole(t, 0, int(t.Count()))}
+		j.shift = l.shift(name)
 	}
 	l.jobs = append(l.jobs, j)
 	return j.into
+}
+
+// Flat is Typed for a tensor that may lie under several shapes of the same
+// elements in the same order; the array has the first.
+func (l *Loader) Flat(name string, dt mlx.Dtype, shape []int, also ...[]int) *mlx.Array {
+	if t := l.tensors[name]; t != nil {
+		for _, a := range also {
+			if sameShape(t.Shape, a) {
+				t.Shape = shape
+			}
+		}
+	}
+	return l.Typed(name, dt, shape...)
 }

@@ -80,6 +80,7 @@ type Loader struct {
 	tensors map[string]*source
 	jobs    []job
 	errs    []error
+	shifts  map[string]float32
 }
 
 // NewLoader prepares to load the weights of m.
@@ -114,6 +115,32 @@ func (l *Loader) Dtype() mlx.Dtype {
 		return mlx.Float32
 	}
 	return mlx.Float16
+}
+
+// Shift adds v to every vector whose name ends in one of the suffixes: some
+// publishers keep a norm's weight less one. Call it before the declarations.
+func (l *Loader) Shift(v float32, suffixes ...string) {
+	l.shifts = map[string]float32{}
+	for _, x := range suffixes {
+		l.shifts[x] = v
+	}
+}
+
+func (l *Loader) shift(name string) float32 {
+	for suffix, v := range l.shifts {
+		if strings.HasSuffix(name, suffix) {
+			return v
+		}
+	}
+	return 0
+}
+
+// Shape is a tensor's shape in the checkpoint, nil where there is none.
+func (l *Loader) Shape(name string) []int {
+	if t := l.tensors[name]; t != nil {
+		return t.Shape
+	}
+	return nil
 }
 
 func (l *Loader) fail(name string, err error, format string, args ...any) {

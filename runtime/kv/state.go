@@ -150,13 +150,20 @@ func (t *state) copyRow(s *mlx.Scope) (*stack, error) {
 	defer c.Close()
 	k := &stack{rows: 1, refs: 1}
 	for _, a := range t.now.stack.arrays {
-		k.arrays = append(k.arrays, c.Keep(c.Copy(sliceRow(c, a, t.now.row))))
+		k.arrays = append(k.arrays, copied(c, sliceRow(c, a, t.now.row)))
 	}
 	if err := c.Eval(k.arrays...); err != nil {
 		k.release()
 		return nil, err
 	}
 	return k, nil
+}
+
+// copied is a kept copy of a in a buffer of its own (MLX's copy may share).
+func copied(s *mlx.Scope, a *mlx.Array) *mlx.Array {
+	shape := a.Shape()
+	fresh := s.Keep(s.Zeros(a.Dtype(), shape...))
+	return s.TakeSliceUpdate(fresh, a, make([]int, len(shape)), shape)
 }
 
 func (t *state) fork(s *mlx.Scope) (*state, error) {
