@@ -50,7 +50,7 @@ func (s *Scheduler) commit(it item, p governor.Plan, res *step.Result) {
 
 // advance counts n tokens into the thread's sequence.
 func (s *Scheduler) advance(w *news, t *thread, n int, chunk bool) {
-	t.job.solo, t.apart = false, false
+	t.job.solo, t.job.refused, t.apart = false, 0, false
 	t.stepped = s.status.Steps
 	if chunk || t.prompting() && t.choice == 0 {
 		w.prefilled = true
@@ -73,6 +73,7 @@ func (s *Scheduler) gain(w *news, t *thread, p sample.Picked) {
 	t.tokens = append(t.tokens, p.Token)
 	t.finish = t.job.ends(p.Token, len(t.tokens))
 	t.job.book.sampled(1)
+	t.job.gained = true
 	w.Gains = append(w.Gains, Gain{Choice: t.choice, Picked: []sample.Picked{p}, Finish: t.finish})
 }
 

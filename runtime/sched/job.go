@@ -30,6 +30,8 @@ type job struct {
 	parked  bool      // by Park
 	over    bool      // its End is delivered
 	blocked bool      // no room beside the others: waits for one to end
+	gained  bool      // a token since it was admitted
+	refused int       // how often since its last step
 	solo    bool      // steps alone, to learn whether it is the one that fails
 	cached  int
 	opened  bool // cached is known: later lives don't count
@@ -126,6 +128,11 @@ func (j *job) grid() int {
 
 // active reports whether the job wants to step and its reader keeps up.
 func (j *job) active() bool { return !j.parked && j.mail.hasRoom() }
+
+// sleeps reports whether the job may lose its place to another: its reader
+// does not come. One that has gained nothing yet keeps it, or two such could
+// take turns for ever; but not if it was told to stand aside.
+func (j *job) sleeps() bool { return j.parked || j.gained && !j.mail.hasRoom() }
 
 // ends reports whether a sampled token, the n-th of its choice, ends it.
 func (j *job) ends(id turn.TokenID, n int) turn.Finish {

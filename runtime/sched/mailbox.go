@@ -5,13 +5,14 @@ import "sync/atomic"
 // mailbox carries one turn's updates to its one reader. Only the scheduler
 // (or Submit, before the scheduler knows the turn) puts; put never waits.
 //
-// A turn takes part in a step only while its mailbox is not full, and a step
-// brings it at most one update; the two places beyond the bound are for the
-// update of an end.
+// A turn takes part in a step only while its mailbox is open to it, and a
+// step brings it at most one update; the two places beyond the bound are for
+// the update of an end. A mailbox that was full opens again when it is half
+// empty, so that a slow reader's turn works in runs and not by the token.
 type mailbox struct {
 	ch     chan Update
 	bound  int
-	full   atomic.Bool // the scheduler passed the turn over and must be woken
+	full   atomic.Bool // since it was full; the reader wakes the scheduler
 	onRoom func()
 }
 
@@ -19,14 +20,20 @@ func newMailbox(bound int, onRoom func()) *mailbox {
 	return &mailbox{ch: make(chan Update, bound+2), bound: bound, onRoom: onRoom}
 }
 
-// hasRoom reports whether the turn may step; if not, the reader's next take
-// wakes the scheduler.
+// hasRoom reports whether the turn may step; if not, the reader wakes the
+// scheduler once it may.
 func (m *mailbox) hasRoom() bool {
-	if len(m.ch) < m.bound {
-		return true
+	if len(m.ch) >= m.bound {
+		m.full.Store(true)
 	}
-	m.full.Store(true)
-	return len(m.ch) < m.bound // the reader may have made room before it could see the mark
+	m.reopen() // the reader may have made room before it could see the mark
+	return !m.full.Load()
+}
+
+// reopen takes the mark off a mailbox that is half empty, and reports whether
+// there was one.
+func (m *mailbox) reopen() bool {
+	return len(m.ch) <= m.bound/2 && m.full.Swap(false)
 }
 
 // put delivers what must arrive. Its caller has asked hasRoom, or delivers
@@ -45,7 +52,7 @@ func (m *mailbox) close() { close(m.ch) }
 
 func (m *mailbox) take() (Update, bool) {
 	u, ok := <-m.ch
-	if len(m.ch) < m.bound && m.full.Swap(false) {
+	if m.reopen() {
 		m.onRoom()
 	}
 	return u, ok

@@ -13,6 +13,10 @@ import (
 // trusting the planner to narrow and refuses by itself.
 const maxFailed = 64
 
+// maxRefused is how often in a row a turn alone must be refused to be ended:
+// one failure may have been another's doing.
+const maxRefused = 3
+
 // admit moves turns from the queue to the engine, first come first served; a
 // turn whose client does not read is passed over, and gives its place away.
 func (s *Scheduler) admit() {
@@ -42,7 +46,7 @@ func (s *Scheduler) mayAdmit() bool {
 	if len(s.running) < s.cfg.MaxTurns {
 		return true
 	}
-	sleeper := s.youngest(func(j *job) bool { return !j.active() })
+	sleeper := s.youngest((*job).sleeps)
 	if sleeper == nil || !s.anyWaiting() {
 		return false
 	}
@@ -94,7 +98,7 @@ func (s *Scheduler) start(j *job) bool {
 	if !j.opened {
 		j.cached, j.opened = min(cached, len(j.req.Prompt)), true
 	}
-	j.place = -1
+	j.place, j.gained = -1, false
 	j.book.queued += time.Since(j.since)
 	s.running = append(s.running, j)
 	return true
@@ -103,9 +107,12 @@ func (s *Scheduler) start(j *job) bool {
 // notOpened puts a turn back that found no room beside the others; alone it
 // is refused, and so it is when the engine failed otherwise.
 func (s *Scheduler) notOpened(j *job, err error) bool {
-	f := step.FaultOf(err)
-	if f == step.FaultNone || f == step.FaultDevice || len(s.running) == 0 {
+	switch f := step.FaultOf(err); {
+	case f == step.FaultNone || f == step.FaultDevice:
 		s.end(j, nil, &EngineError{err})
+		return true
+	case len(s.running) == 0:
+		s.end(j, nil, &NoRoomError{Resource: string(f), Width: 1, RetryAfter: time.Second})
 		return true
 	}
 	s.requeue(j)
@@ -158,13 +165,17 @@ func (s *Scheduler) refused(it item, r *governor.Refusal) error {
 	return nil
 }
 
-// makeRoom has a turn wait for another to end; alone it is refused.
+// makeRoom has a turn wait for another to end; alone it is refused, unless
+// the smallest step fits at the next attempt.
 func (s *Scheduler) makeRoom(j *job, r *governor.Refusal) {
 	for _, o := range s.running {
 		if o != j && len(o.sequences()) > 0 {
 			j.blocked, s.pressed = true, true
 			return
 		}
+	}
+	if j.refused++; j.refused < maxRefused {
+		return
 	}
 	kind := "bytes"
 	if r.Buffers {
