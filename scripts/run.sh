@@ -32,7 +32,8 @@ if ! bin/ingot show "$model" --json >/dev/null 2>&1; then
 fi
 
 say "> $question"
-bin/ingot run "$model" "$question"
+# Greedy: so small a model wanders when it is left to chance.
+bin/ingot run --temperature 0 "$model" "$question"
 
 [ "${ONCE:-0}" = 1 ] && exit 0
 cat >&2 <<TXT
