@@ -35,6 +35,19 @@ int threads();
 array qmm(const array& x, const array& w, const array& scales, const array& biases,
           int group, int bits, StreamOrDevice s = {});
 
+// One product's weights, with group and bits of their own.
+struct Quantized {
+  array w, scales, biases;
+  int group, bits;
+};
+
+// qmm(x, w[i]) for all i in one primitive: q, k and v of a layer. The bits are
+// those of qmm.
+std::vector<array> qmm_many(const array& x, const std::vector<Quantized>& w, StreamOrDevice s = {});
+
+// silu(qmm(x, gate)) * qmm(x, up) in one primitive; gate and up of equal shape.
+array qmm_swiglu(const array& x, const Quantized& gate, const Quantized& up, StreamOrDevice s = {});
+
 // The largest number of rows that qmm computes directly from packed weights.
 int few_rows();
 

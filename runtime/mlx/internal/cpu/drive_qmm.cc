@@ -56,6 +56,11 @@ void make_ready(const Kernels& k, const QWeight& q, const In& x, float* out) {
   }
 }
 
+// Whether b's rows, made ready, will do for a.
+bool same_rows(const Expert& a, const Expert& b) {
+  return a.q.bits == b.q.bits && a.q.K == b.q.K && a.x == b.x;
+}
+
 void few_task(const Kernels& k, const QWeight& q, const Grid& g, int task, const float* ready,
               int M, float* const* y, float* scratch) {
   const int n0 = task * g.columns, n1 = std::min(q.N, n0 + g.columns);
@@ -93,6 +98,7 @@ void run_experts(const Kernels& k, const std::vector<Expert>& experts) {
   std::vector<Part> parts;
   size_t each = 0, shared = 0;
   int tasks = 0;
+  parts.reserve(experts.size());
   for (const auto& e : experts) {
     const int M = (int)e.x.size();
     if (M == 0 || e.q.N == 0) continue;
@@ -105,8 +111,13 @@ void run_experts(const Kernels& k, const std::vector<Expert>& experts) {
   }
   const Scratch scratch(each, shared);
   float* at = scratch.shared();
-  for (auto& p : parts) {
+  for (size_t i = 0; i < parts.size(); i++) {
+    Part& p = parts[i];
     if (!p.few) continue;
+    if (i > 0 && parts[i - 1].few && same_rows(*p.e, *parts[i - 1].e)) {
+      p.ready = parts[i - 1].ready;
+      continue;
+    }
     p.ready = at;
     make_ready(k, p.e->q, p.e->x, at);
     at += ready_floats(k, p.e->q, (int)p.e->x.size());

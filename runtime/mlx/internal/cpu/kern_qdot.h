@@ -59,12 +59,16 @@ inline void widen(const void* p, Float type, size_t at, int n, float* out) {
   int i = 0;
   if (type == Float::f32) {
     const float* f = (const float*)p + at;
-    for (; i + W <= n; i += W) store(out + i, load(f + i));
+    for (; i + W <= n; i += W) {
+      __builtin_prefetch((const char*)(f + i) + kAhead / 2);
+      store(out + i, load(f + i));
+    }
     store(out + i, load_n(f + i, n - i));
     return;
   }
   const uint16_t* h = (const uint16_t*)p + at;
   for (; i + W <= n; i += W) {
+    __builtin_prefetch((const char*)(h + i) + kAhead / 2);
     store(out + i, type == Float::f16 ? load_half(h + i) : load_bfloat(h + i));
   }
   uint16_t tail[W] = {};

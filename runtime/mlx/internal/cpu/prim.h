@@ -72,6 +72,14 @@ class Kernel : public mlx::core::Primitive {
   // Memory of an input that nobody else needs, if it fits, else its own.
   static void allocate_or_take(array& out, const array& in);
 
+  // Memory of out's size until the task has run.
+  array temporary(const array& out) {
+    array t(out.shape(), out.dtype(), nullptr, {});
+    allocate(t);
+    mlx::core::cpu::get_command_encoder(stream()).add_temporary(t);
+    return t;
+  }
+
   // Runs f on the stream's thread once the inputs are ready.
   template <class F>
   void start(const Inputs& in, Inputs& out, F f) {

@@ -13,18 +13,22 @@ struct Quant {
   int N, K, group, bits;
   Float type;
 
-  QWeight at(const array& w, const array& scales, const array& biases, int64_t expert = 0) const {
-    const int64_t words = (int64_t)N * K * bits / 32, groups = (int64_t)N * K / group;
-    const size_t size = type == Float::f32 ? 4 : 2;
-    return {w.data<uint32_t>() + expert * words,
-            scales.data<char>() + (size_t)(expert * groups) * size,
-            biases.data<char>() + (size_t)(expert * groups) * size,
-            type, N, K, group, bits};
+  QWeight at(const array& w, const array& scales, const array& biases) const {
+    return {w.data<uint32_t>(), scales.data<char>(), biases.data<char>(), type, N, K, group, bits};
   }
   bool operator==(const Quant& o) const {
     return N == o.N && K == o.K && group == o.group && bits == o.bits && type == o.type;
   }
 };
+
+// Matrix e of a stack whose first is w.
+QWeight expert(QWeight w, int64_t e) {
+  const int64_t groups = (int64_t)w.N * w.K / w.group * (w.type == Float::f32 ? 4 : 2);
+  w.w += e * ((int64_t)w.N * w.K * w.bits / 32);
+  w.scales = (const char*)w.scales + e * groups;
+  w.biases = (const char*)w.biases + e * groups;
+  return w;
+}
 
 // Checks w, scales and biases of `axes` axes against each other and K.
 Quant quant_of(const char* name, const array& w, const array& scales, const array& biases,
@@ -60,31 +64,83 @@ void check_ids(const char* name, const array& ids) {
   check(ids.dtype() == int32 || ids.dtype() == uint32, name, "the indices are not i32 or u32");
 }
 
+// Row pointers of a dense result.
+Out rows_of(float* y, size_t count, int N) {
+  Out to(count);
+  for (size_t m = 0; m < count; m++) to[m] = y + m * (size_t)N;
+  return to;
+}
+
+Shape shape_for(const array& x, int N) {
+  Shape s = x.shape();
+  s.back() = N;
+  return s;
+}
+
+// Inputs: x, then w, scales and biases of each product.
 class Qmm : public Kernel {
  public:
-  Qmm(Stream s, Quant q) : Kernel(s), q_(q) {}
+  Qmm(Stream s, std::vector<Quant> q) : Kernel(s), q_(std::move(q)) {}
   const char* name() const override { return "IngotQmm"; }
   bool is_equivalent(const Primitive& o) const override {
     return q_ == static_cast<const Qmm&>(o).q_;
   }
   std::vector<Shape> output_shapes(const Inputs& in) override {
-    Shape s = in[0].shape();
-    s.back() = q_.N;
-    return {s};
+    std::vector<Shape> s;
+    for (const auto& q : q_) s.push_back(shape_for(in[0], q.N));
+    return s;
+  }
+  void eval_cpu(const Inputs& in, Inputs& out) override {
+    std::vector<std::pair<QWeight, float*>> parts;
+    for (size_t i = 0; i < q_.size(); i++) {
+      allocate(out[i]);
+      parts.push_back({weight(in, i), out[i].data<float>()});
+    }
+    if (in[0].size() == 0) return;
+    start(in, out, [x = View(in[0]), parts = std::move(parts)] {
+      const RowsOf rows(x);
+      std::vector<Expert> all;
+      for (const auto& [w, y] : parts) {
+        all.push_back({w, rows.rows(), rows_of(y, rows.rows().size(), w.N)});
+      }
+      run_experts(kernels(), all);
+    });
+  }
+
+ protected:
+  QWeight weight(const Inputs& in, size_t i) const {
+    return q_[i].at(in[1 + 3 * i], in[2 + 3 * i], in[3 + 3 * i]);
+  }
+
+ private:
+  std::vector<Quant> q_;
+};
+
+// Inputs as for Qmm: x, gate's, up's.
+class QmmSwiglu : public Qmm {
+ public:
+  QmmSwiglu(Stream s, Quant gate, Quant up) : Qmm(s, {gate, up}) {}
+  const char* name() const override { return "IngotQmmSwiglu"; }
+  std::vector<Shape> output_shapes(const Inputs& in) override {
+    return {Qmm::output_shapes(in)[0]};
   }
   void eval_cpu(const Inputs& in, Inputs& out) override {
     allocate(out[0]);
     if (out[0].size() == 0) return;
-    start(in, out, [x = View(in[0]), w = q_.at(in[1], in[2], in[3]), y = out[0].data<float>()] {
+    array up = temporary(out[0]);
+    start(in, out, [x = View(in[0]), g = weight(in, 0), u = weight(in, 1),
+                    y = out[0].data<float>(), up = up.data<float>(), size = out[0].size()] {
       const RowsOf rows(x);
-      Out to;
-      for (size_t m = 0; m < rows.rows().size(); m++) to.push_back(y + m * (size_t)w.N);
-      run_qmm(kernels(), w, rows.rows(), to);
+      const size_t M = rows.rows().size();
+      run_experts(kernels(), {{g, rows.rows(), rows_of(y, M, g.N)},
+                              {u, rows.rows(), rows_of(up, M, u.N)}});
+      constexpr size_t each = 8 << 10;
+      parallel((int)((size + each - 1) / each), [&](int task, int) {
+        const size_t at = (size_t)task * each, n = std::min(each, size - at);
+        kernels().swiglu(y + at, up + at, y + at, n);
+      });
     });
   }
-
- private:
-  Quant q_;
 };
 
 class GatherQmm : public Kernel {
@@ -101,33 +157,35 @@ class GatherQmm : public Kernel {
   void eval_cpu(const Inputs& in, Inputs& out) override {
     allocate(out[0]);
     if (out[0].size() == 0) return;
-    std::vector<QWeight> experts;
-    for (int e = 0; e < E_; e++) experts.push_back(q_.at(in[1], in[2], in[3], e));
     start(in, out, [x = View(in[0]), idx = in[4].data<int32_t>(), T = in[4].shape(0), k = k_,
-                    experts = std::move(experts), y = out[0].data<float>()] {
+                    E = E_, w = q_.at(in[1], in[2], in[3]), y = out[0].data<float>()] {
       const RowsOf rows(x);
-      run_experts(kernels(), by_expert(rows.rows(), idx, T, k, experts, y));
+      run_experts(kernels(), by_expert(rows.rows(), idx, T, k, w, E, y));
     });
   }
 
  private:
   // Rows of x and y, sorted by expert; rows of no expert become zero.
   static std::vector<Expert> by_expert(const In& x, const int32_t* idx, int T, int k,
-                                       const std::vector<QWeight>& experts, float* y) {
-    std::vector<Expert> sorted;
-    for (const auto& q : experts) sorted.push_back({q, {}, {}});
-    const size_t N = (size_t)experts[0].N, per = x.size() / (size_t)T;
+                                       const QWeight& w, int E, float* y) {
+    std::vector<Expert> used;
+    std::vector<int> place((size_t)E, -1);  // of each expert in used
+    const size_t N = (size_t)w.N, per = x.size() / (size_t)T;
     for (size_t i = 0; i < (size_t)T * (size_t)k; i++) {
       float* to = y + i * N;
-      if ((uint32_t)idx[i] >= experts.size()) {
+      if ((uint32_t)idx[i] >= (uint32_t)E) {
         std::fill(to, to + N, 0.0f);
         continue;
       }
-      Expert& e = sorted[(size_t)idx[i]];
-      e.x.push_back(x[per == 1 ? i / (size_t)k : i]);
-      e.y.push_back(to);
+      int& p = place[(size_t)idx[i]];
+      if (p < 0) {
+        p = (int)used.size();
+        used.push_back({expert(w, idx[i]), {}, {}});
+      }
+      used[(size_t)p].x.push_back(x[per == 1 ? i / (size_t)k : i]);
+      used[(size_t)p].y.push_back(to);
     }
-    return sorted;
+    return used;
   }
 
   Quant q_;
@@ -167,16 +225,54 @@ class Qembed : public Kernel {
 
 int few_rows() { return kFewRows; }
 
+namespace {
+
+// Checks x against the weights and lays out a primitive's inputs.
+std::vector<Quant> gather_inputs(const char* name, const array& x, const std::vector<Quantized>& w,
+                                 Stream on, std::vector<array>& in) {
+  std::vector<Quant> q;
+  in.push_back(x);
+  for (const auto& p : w) {
+    q.push_back(quant_of(name, p.w, p.scales, p.biases, 2, p.group, p.bits));
+    check_x(name, x, q.back().K);
+    in.push_back(steady(p.w, on));
+    in.push_back(steady(p.scales, on));
+    in.push_back(steady(p.biases, on));
+  }
+  return q;
+}
+
+}  // namespace
+
 array qmm(const array& x, const array& w, const array& scales, const array& biases, int group,
           int bits, StreamOrDevice s) {
-  const char* name = "qmm";
-  const Stream on = cpu_stream(name, s);
-  const Quant q = quant_of(name, w, scales, biases, 2, group, bits);
-  check_x(name, x, q.K);
-  Shape shape = x.shape();
-  shape.back() = q.N;
-  return array(shape, float32, std::make_shared<Qmm>(on, q),
-               {x, steady(w, on), steady(scales, on), steady(biases, on)});
+  const Stream on = cpu_stream("qmm", s);
+  std::vector<array> in;
+  auto q = gather_inputs("qmm", x, {{w, scales, biases, group, bits}}, on, in);
+  Shape shape = shape_for(x, q[0].N);
+  return array(std::move(shape), float32, std::make_shared<Qmm>(on, std::move(q)), std::move(in));
+}
+
+std::vector<array> qmm_many(const array& x, const std::vector<Quantized>& w, StreamOrDevice s) {
+  const Stream on = cpu_stream("qmm_many", s);
+  check(!w.empty(), "qmm_many", "no weights");
+  std::vector<array> in;
+  auto q = gather_inputs("qmm_many", x, w, on, in);
+  std::vector<Shape> shapes;
+  for (const auto& p : q) shapes.push_back(shape_for(x, p.N));
+  return array::make_arrays(shapes, std::vector<mlx::core::Dtype>(w.size(), float32),
+                            std::make_shared<Qmm>(on, std::move(q)), in);
+}
+
+array qmm_swiglu(const array& x, const Quantized& gate, const Quantized& up, StreamOrDevice s) {
+  const Stream on = cpu_stream("qmm_swiglu", s);
+  std::vector<array> in;
+  auto q = gather_inputs("qmm_swiglu", x, {gate, up}, on, in);
+  check(q[0].N == q[1].N, "qmm_swiglu",
+        "gate has " + std::to_string(q[0].N) + " rows, up " + std::to_string(q[1].N));
+  Shape shape = shape_for(x, q[0].N);
+  return array(std::move(shape), float32, std::make_shared<QmmSwiglu>(on, q[0], q[1]),
+               std::move(in));
 }
 
 array gather_qmm(const array& x, const array& w, const array& scales, const array& biases,

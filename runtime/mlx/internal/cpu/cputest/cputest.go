@@ -227,6 +227,22 @@ func Qmm(side Side, x, w, s, b Array, group, bits int) (Array, error) {
 	return made(C.ct_qmm(flag(bool(side)), x.a, w.a, s.a, b.a, C.int(group), C.int(bits)))
 }
 
+// QmmMany is Qmm of x and each matrix, in one primitive.
+func QmmMany(x Array, w, s, b []Array, group, bits int) ([]Array, error) {
+	out := make([]Array, len(w))
+	if C.ct_qmm_many(x.a, handles(w), handles(s), handles(b), C.int(len(w)), C.int(group), C.int(bits), handles(out)) != 0 {
+		return nil, errors.New(C.GoString(C.ct_error()))
+	}
+	return out, nil
+}
+
+// QmmSwiGLU is silu of the first product times the second.
+func QmmSwiGLU(x Array, w, s, b [2]Array, group, bits int) (Array, error) {
+	return made(C.ct_qmm_swiglu(x.a, handles(w[:]), handles(s[:]), handles(b[:]), C.int(group), C.int(bits)))
+}
+
+func handles(a []Array) *C.ct_array { return (*C.ct_array)(ptr(a)) }
+
 // GatherQmm is the experts' product.
 func GatherQmm(side Side, x, w, s, b, idx Array, group, bits int) (Array, error) {
 	return made(C.ct_gather_qmm(flag(bool(side)), x.a, w.a, s.a, b.a, idx.a, C.int(group), C.int(bits)))
@@ -244,7 +260,7 @@ func SDPA(side Side, q, k, v Array, length int, h Heads, sinks Array) (Array, er
 
 // Ragged is attention of many sequences' rows.
 func Ragged(q Array, k, v []Array, rows, lengths []int32, h Heads) (Array, error) {
-	return made(C.ct_ragged(q.a, (*C.ct_array)(ptr(k)), (*C.ct_array)(ptr(v)), ints(rows), ints(lengths), C.int(len(k)), h.c()))
+	return made(C.ct_ragged(q.a, handles(k), handles(v), ints(rows), ints(lengths), C.int(len(k)), h.c()))
 }
 
 // RMS is a norm; w may be the zero Array.

@@ -63,6 +63,11 @@ size_t ct_active(void);
 
 // ours: this package's primitive, else MLX's own operation.
 ct_array ct_qmm(int ours, ct_array x, ct_array w, ct_array s, ct_array b, int group, int bits);
+// out[i] = qmm(x, w[i]), one primitive; w, s and b of one group and bits.
+int ct_qmm_many(ct_array x, const ct_array* w, const ct_array* s, const ct_array* b, int count,
+                int group, int bits, ct_array* out);
+ct_array ct_qmm_swiglu(ct_array x, const ct_array* w, const ct_array* s, const ct_array* b,
+                       int group, int bits);
 ct_array ct_gather_qmm(int ours, ct_array x, ct_array w, ct_array s, ct_array b, ct_array idx,
                        int group, int bits);
 ct_array ct_qembed(int ours, ct_array ids, ct_array w, ct_array s, ct_array b, int group, int bits);

@@ -60,6 +60,32 @@ func TestQmmOfViews(t *testing.T) {
 	}
 }
 
+// Products in one primitive have the bits of those one by one.
+func TestFusedProducts(t *testing.T) {
+	onThread(t)
+	r := rng(42)
+	for _, rows := range []int{1, 8, 40} {
+		b := newBag(t)
+		x := b.floats(normal(r, rows*96), int32(rows), 96)
+		var w, s, z, one []Array
+		for _, n := range []int{70, 70, 9} {
+			q, _ := weights(r, n, 96, 32, 4, F16)
+			a, c, d := b.quant(q, q.values(q.Scales), q.values(q.Biases), 0)
+			w, s, z = append(w, a), append(s, c), append(z, d)
+			one = append(one, b.must(Qmm(Ours, x, a, c, d, 32, 4)))
+		}
+		many, err := QmmMany(x, w, s, z, 32, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range many {
+			same(t, fmt.Sprint("product ", i), b.read(b.hold(many[i])), b.read(one[i]))
+		}
+		gated := b.must(QmmSwiGLU(x, [2]Array(w), [2]Array(s), [2]Array(z), 32, 4))
+		compare(t, "gated", b.read(gated), b.read(b.must(SwiGLU(Ours, one[0], one[1]))), 1e-7)
+	}
+}
+
 func TestGatherQmmAgainstMLX(t *testing.T) {
 	onThread(t)
 	r := rng(32)

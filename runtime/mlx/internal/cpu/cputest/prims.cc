@@ -114,6 +114,24 @@ ct_array ct_qmm(int ours, ct_array x, ct_array w, ct_array s, ct_array b, int gr
   });
 }
 
+int ct_qmm_many(ct_array x, const ct_array* w, const ct_array* s, const ct_array* b, int count,
+                int group, int bits, ct_array* out) {
+  return attempt([&] {
+    std::vector<ingot::cpu::Quantized> q;
+    for (int i = 0; i < count; i++) q.push_back({at(w[i]), at(s[i]), at(b[i]), group, bits});
+    auto y = ingot::cpu::qmm_many(at(x), q);
+    for (int i = 0; i < count; i++) out[i] = new array(y[(size_t)i]);
+  });
+}
+
+ct_array ct_qmm_swiglu(ct_array x, const ct_array* w, const ct_array* s, const ct_array* b,
+                       int group, int bits) {
+  return make([&] {
+    return ingot::cpu::qmm_swiglu(at(x), {at(w[0]), at(s[0]), at(b[0]), group, bits},
+                                  {at(w[1]), at(s[1]), at(b[1]), group, bits});
+  });
+}
+
 ct_array ct_gather_qmm(int ours, ct_array x, ct_array w, ct_array s, ct_array b, ct_array idx,
                        int group, int bits) {
   return make([&] {
