@@ -160,14 +160,19 @@ type Governor struct {
 	ladder ladder
 	launch launch
 	retry  retry
+	probe  probe
 	drift  float64 // buffers that one lazy decode step adds
-	pinch  bool    // the last plan was less than wanted, for want of room or time
+
+	// Of the last plan:
+	pinch      bool // less than wanted, for want of room or time
+	lastResort bool // beyond the share
+	starved    int  // counts plans that left the prompt out beside a row
 }
 
 // New returns a Governor that knows nothing of its model yet.
 func New(cfg Config) *Governor {
 	cfg = cfg.withDefaults()
-	return &Governor{cfg: cfg, depths: depthsOf(cfg.Layers), table: newTable(), ladder: newLadder(cfg.Width)}
+	return &Governor{cfg: cfg, depths: depthsOf(cfg.Layers), table: newTable(), ladder: newLadder(cfg.Width), probe: probe{wait: firstProbe}}
 }
 
 func (c Config) withDefaults() Config {

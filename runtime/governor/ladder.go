@@ -71,6 +71,14 @@ func (l *ladder) observe(width, context int, elapsed, slope float64) {
 	}
 }
 
+// failed ends a trial whose step did not come about.
+func (l *ladder) failed() {
+	if l.trial > 0 {
+		l.trial = 0
+		l.judge(0, false)
+	}
+}
+
 func (l *ladder) judge(trial int, better bool) {
 	l.tried = true
 	if better {

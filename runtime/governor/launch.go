@@ -5,6 +5,7 @@ package governor
 // steps.
 type launch struct {
 	ceiling int // rows of a step; 0: none known
+	good    int // most rows that passed
 	wait    int // good steps at the ceiling until it is lifted
 	pause   int
 }
@@ -24,12 +25,16 @@ func (l *launch) failed(rows int) {
 	} else {
 		l.pause = min(2*l.pause, 1<<16)
 	}
-	l.ceiling, l.wait = max(1, rows/2), l.pause
+	if l.good >= rows {
+		l.good = 0 // it no longer holds
+	}
+	l.ceiling, l.wait = max(1, rows/2, l.good), l.pause
 }
 
 // passed counts a good step. Lifting is by half: what failed is not tried
 // again at once.
 func (l *launch) passed(rows int) {
+	l.good = max(l.good, rows)
 	if l.ceiling == 0 || 10*rows < 9*l.ceiling {
 		return
 	}

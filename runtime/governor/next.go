@@ -2,6 +2,7 @@ package governor
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"ingot/runtime/turn"
@@ -10,11 +11,13 @@ import (
 // draft is a plan in the making.
 type draft struct {
 	Plan
-	shape shape
-	fixed bool             // the width may not change (deterministic mode)
-	evict int              // prefix entries to give up
-	room  [seconds]float64 // buffers and bytes that the step may take
-	tight quantity         // which of them was short last
+	shape  shape
+	fixed  bool             // the width may not change (deterministic mode)
+	wanted float64          // width, before room was looked at
+	evict  int              // prefix entries to give up
+	room   [seconds]float64 // buffers and bytes that the step may take
+	last   [seconds]float64 // more of them, up to the limit: where nothing fits otherwise
+	tight  quantity         // which of them was short last
 }
 
 // Next plans a step. It calls
@@ -23,6 +26,7 @@ type draft struct {
 //	aim        remaining, user, grid, launch, ladder
 //	inTime     MaxStep, RideStep
 //	inRoom     evict, split, narrow
+//	dare       or more than that, now and then
 //	levers     detach, clear, evict, as needed
 func (g *Governor) Next(a Ask) Plan {
 	if ref := g.refuse(a); ref != nil {
@@ -31,13 +35,18 @@ func (g *Governor) Next(a Ask) Plan {
 	d := draft{room: roomOf(a.Level, a.Limits, g.cfg.Share)}
 	g.aim(a, &d)
 	g.inTime(&d)
-	wanted := d.shape.area()
+	wanted := d.shape
+	d.wanted = wanted.width
 	g.inRoom(a, &d)
-	short := d.shape.area() < wanted || d.evict > 0
+	short := d.shape.area() < wanted.area() || d.evict > 0
 	g.pinch = short || d.Reason == turn.ReasonTime
+	if d.shape.area() < wanted.area() {
+		g.dare(&d, wanted)
+	}
 	g.levers(a, &d, short)
 	d.Barrier = g.barrier(a, &d)
 	d.Predict = g.cost(d.shape)
+	g.lastResort = d.last != [seconds]float64{}
 	return d.Plan
 }
 
@@ -116,7 +125,11 @@ func (g *Governor) inTime(d *draft) {
 	limit *= timeShare
 	fits := func(s shape) bool { return g.table.predict(s, seconds) <= limit }
 	if w := widest(d.shape, fits); w < d.Width {
-		d.setWidth(max(1, even(w)), turn.ReasonTime)
+		why := turn.ReasonTime
+		if !g.table.known {
+			why = turn.ReasonStart
+		}
+		d.setWidth(max(1, even(w)), why)
 	}
 }
 
@@ -129,8 +142,12 @@ func (g *Governor) fits(d *draft, s shape, room [seconds]float64) bool {
 	if g.retry.area > 0 && s.area() > g.retry.area/2 {
 		return false
 	}
+	if q, blocked := g.table.blocked(s, room); blocked {
+		d.tight = q
+		return false
+	}
 	for q := range seconds {
-		if g.table.predict(s, q)*(1+g.table.margin[q]) > room[q] {
+		if g.table.predict(s, q)*(1+g.table.margin[q]) > room[q]+d.last[q] {
 			d.tight = q
 			return false
 		}
@@ -154,7 +171,21 @@ func (g *Governor) inRoom(a Ask, d *draft) {
 		}
 	}
 	d.evict = len(a.Kept)
-	g.narrow(d, roomAfter(d.room, a.Kept))
+	room := roomAfter(d.room, a.Kept)
+	if g.narrow(d, room) < 1 {
+		g.lastRoom(a, d)
+		g.narrow(d, room)
+	}
+}
+
+// lastRoom takes what is left between the share and the limit.
+func (g *Governor) lastRoom(a Ask, d *draft) {
+	all, share := roomOf(a.Level, a.Limits, 1), roomOf(a.Level, a.Limits, g.cfg.Share)
+	for q, r := range all {
+		if !math.IsInf(r, 1) {
+			d.last[q] = max(0, r-share[q])
+		}
+	}
 }
 
 // evictions returns how many prefix entries must go for a step to fit.
@@ -184,37 +215,43 @@ func roomAfter(room [seconds]float64, kept []Kept) [seconds]float64 {
 }
 
 // narrow takes the widest step that fits at any depth, and of depths that
-// allow about the same the one that splits least. Something is always tried:
-// a step that fails costs nothing but its time.
-func (g *Governor) narrow(d *draft, room [seconds]float64) {
-	deepest := g.deepest()
+// allow about the same the one that splits least; it returns the width that
+// fits. Something is always tried: a step that fails costs nothing but its
+// time.
+func (g *Governor) narrow(d *draft, room [seconds]float64) int {
 	if d.fixed {
-		d.setDepth(deepest)
-		return
+		d.setDepth(g.deepest())
+		return 1
 	}
-	fits := func(s shape) bool { return g.fits(d, s, room) }
-	best, at := -1, deepest
-	for i := len(g.depths) - 1; i >= 0; i-- {
-		s := d.shape
-		s.part = g.depths[i].part
-		w := widest(s, fits)
-		if 20*w >= 19*best {
-			best, at = max(best, w), g.depths[i]
-		}
-	}
-	if best < 1 {
-		at = deepest
-	}
+	best, at := g.deepWidth(d, room)
 	d.setDepth(at)
-	why := g.why(d)
 	if d.Width > 0 {
-		d.setWidth(max(1, even(best)), why)
+		d.setWidth(max(1, even(best)), g.why(d))
 	} else {
-		d.Reason = why
+		d.Reason = g.why(d)
 	}
 	if best < 1 {
 		g.thin(d, room)
 	}
+	return best
+}
+
+func (g *Governor) deepWidth(d *draft, room [seconds]float64) (best int, at depth) {
+	fits := func(s shape) bool { return g.fits(d, s, room) }
+	wanted := d.shape
+	wanted.width = d.wanted
+	best = -1
+	for _, dep := range slices.Backward(g.depths) {
+		s := wanted
+		s.part = dep.part
+		if w := widest(s, fits); 20*w >= 19*best {
+			best, at = max(best, w), dep
+		}
+	}
+	if best < 1 {
+		at = g.deepest()
+	}
+	return best, at
 }
 
 // thin leaves decode rows out of a step that is as narrow as can be.
@@ -224,6 +261,9 @@ func (g *Governor) thin(d *draft, room [seconds]float64) {
 		d.shape.rows = float64(d.Rows)
 	}
 	if d.Rows == 1 && d.Width == 1 && !g.fits(d, d.shape, room) {
+		if g.starved++; g.starved%patience == 0 && g.retry.area == 0 {
+			return // a prediction alone holds no prompt up for ever
+		}
 		d.setWidth(0, d.Reason)
 	}
 }
@@ -321,7 +361,7 @@ func (g *Governor) refuse(a Ask) *Refusal {
 	}
 	gave := len(a.Kept) > 0 || a.Level.Live < r.level.Live || a.Level.Bytes < r.level.Bytes
 	if gave && r.tries < maxTries {
-		return nil
+		return nil // more can be given up, or was
 	}
 	g.retry = retry{}
 	ref := &Refusal{Buffers: r.fault != FaultBytes, Width: max(1, min(a.Grid, a.Remaining)), Fault: r.fault, Limit: a.Limits.Buffers}

@@ -14,7 +14,7 @@ type retry struct {
 	level   Level // before it
 	deepest bool  // it went layer by layer
 	least   bool  // and nothing smaller exists
-	tries   int   // failures in a row
+	tries   int   // failures in a row of the least step
 }
 
 // Observe learns from a step that was taken, committed or not. Every step
@@ -34,11 +34,12 @@ func (g *Governor) Observe(r Reading) {
 		seconds: r.Elapsed.Seconds(),
 	}
 	g.surprise(s, cost)
-	g.table.learn(s, cost, false)
+	g.table.learn(s, cost)
 	if g.pinch {
 		g.table.doubt(s)
 	}
 	g.retry = retry{}
+	g.probe.ended(!g.lastResort && over(cost, roomOf(r.Before, r.Limits, g.cfg.Share)))
 	g.launch.passed(r.Width + r.Decode)
 	if r.Width > 0 && r.Decode == 0 {
 		g.table.refit()
@@ -47,6 +48,10 @@ func (g *Governor) Observe(r Reading) {
 	if r.Width == 0 {
 		g.drift += 0.25 * (float64(max(0, r.Live-r.Before.Live)) - g.drift)
 	}
+}
+
+func over(cost [quantities]float64, room [seconds]float64) bool {
+	return cost[buffers] > room[buffers] || cost[memory] > room[memory]
 }
 
 // surprise keeps, for buffers and bytes, by how much steps exceed their
@@ -66,10 +71,13 @@ func (g *Governor) surprise(s shape, cost [quantities]float64) {
 
 func (g *Governor) observeFault(r Reading, s shape) {
 	deepest := s.part <= g.deepest().part
-	g.retry = retry{
-		area: s.area(), fault: r.Fault, level: r.Before, tries: g.retry.tries + 1,
-		deepest: deepest, least: deepest && s.width+s.rows <= 1,
+	next := retry{area: s.area(), fault: r.Fault, level: r.Before, deepest: deepest, least: deepest && s.width+s.rows <= 1}
+	if next.least {
+		next.tries = g.retry.tries + 1
 	}
+	g.retry = next
+	g.ladder.failed()
+	g.probe.ended(true)
 	if r.Fault == FaultLaunch {
 		g.launch.failed(r.Width + r.Decode)
 		return
@@ -83,10 +91,12 @@ func (g *Governor) observeFault(r Reading, s shape) {
 	if r.Fault == FaultBuffers {
 		q = buffers
 	}
-	if guess := 1.25 * max(room[q], 1); !math.IsInf(guess, 1) {
-		cost[q] = max(cost[q], guess)
+	if math.IsInf(room[q], 1) {
+		cost[q] = 0 // no limit that we know of: only the shape can be remembered
+	} else {
+		cost[q] = max(cost[q], 1.25*max(room[q], 1))
 	}
-	g.table.learn(s, cost, true)
+	g.table.fail(s, cost, q, roomOf(r.Before, r.Limits, g.cfg.Share)[q])
 }
 
 func (g *Governor) deepest() depth { return g.depths[len(g.depths)-1] }

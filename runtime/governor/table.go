@@ -37,16 +37,19 @@ func (s shape) terms(q quantity) vector {
 	return vector{1, s.part, s.part * s.width / 1024, s.part * pairs, s.context / 16384, s.part * s.rows / 8}
 }
 
-// pulls say what to believe while too little is known: that cost is
-// proportional to width, else to the part in flight. Constants have to be
-// shown.
-var pulls = vector{1e-2, 1e-4, 1e-8, 1e-5, 1e-3, 1e-6}
+// Pulls towards zero say what to believe while too little is known. Cautious:
+// that cost is proportional to width, else to the part in flight; constants
+// have to be shown. Hopeful: the other way round.
+var (
+	cautious = vector{1e-2, 1e-4, 1e-8, 1e-5, 1e-3, 1e-6}
+	hopeful  = vector{1e-8, 1e-6, 1e-3, 1e-1, 1e-3, 1e-3}
+)
 
 // Believed of a model before its first step, for each token in flight.
 const (
 	priorBuffers = 8
 	priorBytes   = 1 << 20
-	priorSeconds = 0.0005
+	priorSeconds = 0.007 // a slow machine's: the first step tells better
 )
 
 const (
@@ -54,6 +57,7 @@ const (
 	patience  = 8    // observations before what stands in the way is tried again
 	maxStrike = 6    // doublings of patience
 	faintest  = 0.02 // weight of the oldest entry
+	cold      = 3    // the first steps of a process include compilation: they are doubted at once
 )
 
 // entry is what is known of one size of step.
@@ -61,10 +65,24 @@ type entry struct {
 	key     uint32
 	shape   shape
 	cost    [quantities]float64
-	failed  bool // cost is a guess above what there was: the step failed
-	ignored bool // no longer believed, kept to count strikes
-	seen    int  // table.now when last observed
-	strikes int  // how often a new trial confirmed it
+	failed  bool // the step failed: cost is a guess above what there was
+	lacked  quantity
+	room    float64 // of what it lacked
+	ignored bool    // no longer believed, kept to count strikes
+	seen    int     // table.now when last observed
+	strikes int     // how often a new trial confirmed it
+	cold    bool
+}
+
+// doubtAfter is how many observations later the entry may be doubted.
+func (e *entry) doubtAfter() int {
+	if e.cold {
+		return 1
+	}
+	if e.failed {
+		return 2 * patience << e.strikes
+	}
+	return patience << e.strikes
 }
 
 // table is the memory of a Governor: the last cost seen at each size of step,
@@ -82,68 +100,117 @@ type table struct {
 func newTable() table { return table{entries: make([]entry, 0, tableSize)} }
 
 // keyOf puts like steps into one bucket: width by quarter octaves, the rest
-// by octaves.
-func keyOf(s shape) uint32 {
-	w := uint32(0)
+// by octaves. Failures have buckets of their own, whatever the context.
+func keyOf(s shape, failed bool) uint32 {
+	k := octave(s.rows)<<16 | octave(1/s.part)<<24
 	if s.width >= 1 {
-		w = 1 + uint32(4*math.Log2(s.width))
+		k |= 1 + uint32(4*math.Log2(s.width))
 	}
-	return w | octave(s.context)<<8 | octave(s.rows)<<16 | octave(1/s.part)<<24
+	if failed {
+		return k | 1<<31
+	}
+	return k | octave(s.context)<<8
 }
 
 func octave(x float64) uint32 { return uint32(bits.Len64(uint64(x))) }
 
-// learn takes in what a step cost. A failed one cost at least that.
-func (t *table) learn(s shape, cost [quantities]float64, failed bool) {
-	t.now++
-	t.stale = true
-	key := keyOf(s)
-	e := t.slot(key)
-	if e.seen > 0 && e.key == key {
-		e.again(s, cost, failed)
-	} else {
-		*e = entry{key: key, shape: s, cost: cost, failed: failed}
-	}
-	e.seen = t.now
-	if !failed {
-		t.known = true
+// learn takes in what a committed step cost.
+func (t *table) learn(s shape, cost [quantities]float64) {
+	e := t.slot(keyOf(s, false))
+	e.merge(s, cost)
+	e.cold = t.now <= cold
+	t.known = true
+	for i := range t.entries {
+		if f := &t.entries[i]; f.failed && f.refuted(s, cost) {
+			f.ignored, f.strikes = true, 0
+		}
 	}
 }
 
-// again merges a new observation into an entry. Buffers and bytes rise at
-// once and fall by halves; time goes by halves.
-func (e *entry) again(s shape, cost [quantities]float64, failed bool) {
-	switch {
-	case e.ignored && failed:
+// fail takes in that a step of that shape lacked room.
+func (t *table) fail(s shape, cost [quantities]float64, lacked quantity, room float64) {
+	e := t.slot(keyOf(s, true))
+	if e.ignored {
 		e.strikes = min(e.strikes+1, maxStrike)
-	case !failed:
-		e.strikes = 0
+	} else {
+		s.context = min(s.context, e.shape.context)
 	}
-	fresh := e.ignored || failed != e.failed || math.Abs(s.width-e.shape.width) > 0.02*e.shape.width
+	e.failed, e.ignored, e.lacked, e.room = true, false, lacked, room
+	e.shape, e.cost = s, cost
+}
+
+// merge takes in a new observation. Buffers and bytes rise at once and fall
+// by halves; time goes by halves. What was doubted is replaced, and doubted
+// less easily if it was true.
+func (e *entry) merge(s shape, cost [quantities]float64) {
+	if e.ignored {
+		e.strikes++
+		for q := range seconds {
+			if cost[q] < 0.8*e.cost[q] {
+				e.strikes = 0
+			}
+		}
+		e.strikes = min(e.strikes, maxStrike)
+	}
+	fresh := e.ignored || math.Abs(s.width-e.shape.width) > 0.02*e.shape.width
 	for q := range cost {
 		if !fresh && (quantity(q) == seconds || cost[q] < e.cost[q]) {
 			cost[q] = (cost[q] + e.cost[q]) / 2
 		}
 	}
-	e.shape, e.cost, e.failed, e.ignored = s, cost, failed, false
+	e.shape, e.cost, e.ignored = s, cost, false
 }
 
-// slot returns the entry of a key, else a free one, else the oldest.
+// within reports that s is as large as the entry, or nearly.
+func (e *entry) within(s shape) bool {
+	return s.width >= 0.9*e.shape.width && s.rows >= 0.9*e.shape.rows && s.part >= 0.99*e.shape.part && s.context >= 0.9*e.shape.context
+}
+
+// refuted reports that a failure can't be so any more: a step as large has
+// been committed, or one nearly as large cost so little that even quadratic
+// growth leaves the larger one room.
+func (e *entry) refuted(s shape, cost [quantities]float64) bool {
+	if s.part < e.shape.part || s.context < e.shape.context {
+		return false
+	}
+	if s.width >= e.shape.width && s.rows >= e.shape.rows {
+		return true
+	}
+	grow := e.shape.area() / s.area()
+	return 1.2*cost[e.lacked]*grow*grow < e.room
+}
+
+// blocked reports that a step as small has failed for want of no less room.
+func (t *table) blocked(s shape, room [seconds]float64) (quantity, bool) {
+	for i := range t.entries {
+		if e := &t.entries[i]; e.failed && !e.ignored && e.within(s) && room[e.lacked] <= 1.02*e.room {
+			return e.lacked, true
+		}
+	}
+	return 0, false
+}
+
+// slot returns the entry of a key, else a new one, in place of the oldest if
+// need be, as seen now.
 func (t *table) slot(key uint32) *entry {
-	oldest := 0
+	t.now++
+	t.stale = true
+	at := 0
 	for i := range t.entries {
 		if t.entries[i].key == key {
+			t.entries[i].seen = t.now
 			return &t.entries[i]
 		}
-		if t.entries[i].seen < t.entries[oldest].seen {
-			oldest = i
+		if t.entries[i].seen < t.entries[at].seen {
+			at = i
 		}
 	}
 	if len(t.entries) < tableSize {
 		t.entries = append(t.entries, entry{})
-		return &t.entries[len(t.entries)-1]
+		at = len(t.entries) - 1
 	}
-	return &t.entries[oldest]
+	t.entries[at] = entry{key: key, seen: t.now, ignored: true, strikes: -1}
+	return &t.entries[at]
 }
 
 // doubt stops believing what stands in the way of steps larger than the one
@@ -152,7 +219,7 @@ func (t *table) slot(key uint32) *entry {
 func (t *table) doubt(done shape) {
 	for i := range t.entries {
 		e := &t.entries[i]
-		if !e.ignored && e.shape.area() > 1.1*done.area() && t.now-e.seen >= patience<<e.strikes {
+		if !e.ignored && e.shape.area() > 1.1*done.area() && t.now-e.seen >= e.doubtAfter() {
 			e.ignored, t.stale = true, true
 		}
 	}
@@ -193,13 +260,13 @@ func (t *table) refit() {
 		}
 	}
 	for q := range quantities {
-		t.fit[q] = t.solve(q)
+		t.fit[q] = t.solve(q, &cautious)
 	}
 }
 
 // solve fits one quantity by relative error, what was seen last weighing
 // most.
-func (t *table) solve(q quantity) vector {
+func (t *table) solve(q quantity, pulls *vector) vector {
 	var n normal
 	var widest vector
 	top := t.top(q)
@@ -217,8 +284,7 @@ func (t *table) solve(q quantity) vector {
 			widest[i] = max(widest[i], row[i])
 			row[i] *= scale
 		}
-		age := float64(t.now-e.seen) / patience
-		n.add(row, e.cost[q]*scale, max(math.Exp2(-age), faintest))
+		n.add(row, e.cost[q]*scale, t.weight(e))
 	}
 	for i, w := range widest {
 		n.g[i][i] += pulls[i] * (w / top) * (w / top)
@@ -226,7 +292,27 @@ func (t *table) solve(q quantity) vector {
 	return n.solve()
 }
 
-func (e *entry) counts(q quantity) bool { return !e.ignored && !(e.failed && q == seconds) }
+// weight of an entry halves with its age; a failure stands until it is
+// doubted.
+func (t *table) weight(e *entry) float64 {
+	if e.failed {
+		return 1
+	}
+	return fading[min(t.now-e.seen, len(fading)-1)]
+}
+
+// fading is the weight by age.
+var fading = func() (w [64]float64) {
+	for age := range w {
+		w[age] = max(math.Exp2(-float64(age)/patience), faintest)
+	}
+	return w
+}()
+
+// counts: a failure tells of what it lacked only, if it knows how much.
+func (e *entry) counts(q quantity) bool {
+	return !e.ignored && !(e.failed && (q != e.lacked || e.cost[q] == 0))
+}
 
 func (t *table) top(q quantity) (top float64) {
 	for i := range t.entries {
