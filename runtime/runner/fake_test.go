@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -266,6 +267,22 @@ func (s *story) add(m *wire.Step) {
 			s.text[*e.Choice] += e.Text.Delta
 		}
 	}
+}
+
+// all returns the frames so far; rest waits for the end of the stream first.
+func (b *bench) all() []wire.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.frames)
+}
+
+func (b *bench) rest() []wire.Message {
+	b.mu.Lock()
+	for !b.gone {
+		b.heard.Wait()
+	}
+	b.mu.Unlock()
+	return b.all()
 }
 
 // stop asks the runner to end and returns its exit code.

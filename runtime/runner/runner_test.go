@@ -57,7 +57,7 @@ func TestLoadingTellsEachPercentOnce(t *testing.T) {
 	b := launch(t, "", wire.Hello{})
 	await(b, any1[*wire.Ready])
 	var told []float64
-	for _, m := range b.frames {
+	for _, m := range b.all() {
 		if l, ok := m.(*wire.Loading); ok {
 			told = append(told, l.Progress)
 		}
@@ -156,13 +156,11 @@ func TestParkedTurnWaits(t *testing.T) {
 	b.send(&wire.Flow{Turn: "a", Parked: true})
 	b.send(submit("b", "4 5", 50))
 	b.story("b", 1)
-	b.mu.Lock()
-	for _, m := range b.frames {
+	for _, m := range b.all() {
 		if e, ok := m.(*wire.End); ok && e.Turn == "a" {
 			t.Error("a parked turn ended")
 		}
 	}
-	b.mu.Unlock()
 	b.send(&wire.Flow{Turn: "a", Parked: false})
 	b.story("a", 1)
 	b.stop()
@@ -350,7 +348,7 @@ func TestDeviceErrorExitsWithoutEndingTheTurn(t *testing.T) {
 	}
 	f := await(b, any1[*wire.Fault])
 	steps := 0
-	for _, m := range b.frames {
+	for _, m := range b.rest() {
 		switch m.(type) {
 		case *wire.Step:
 			steps++
