@@ -16,13 +16,18 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 
 	"ingot/runtime/governor"
+	"ingot/runtime/sched"
 	"ingot/runtime/sched/schedtest"
+	"ingot/runtime/step"
 	"ingot/runtime/text"
 	"ingot/runtime/turn"
 	"ingot/runtime/wire"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeWords is a vocabulary of numbers: token 7 is " 7", and a text is
 // tokenized by its fields.
@@ -98,6 +103,18 @@ type fakeLoader struct {
 	engine *schedtest.Engine
 	closed bool
 	grants []wire.Grant
+	hold   chan struct{} // steps wait for it to close; nil: they don't
+}
+
+// stuck is an engine whose device hangs until hold closes.
+type stuck struct {
+	sched.Engine
+	hold chan struct{}
+}
+
+func (s stuck) Step(st *step.Step) (*step.Result, error) {
+	<-s.hold
+	return s.Engine.Step(st)
 }
 
 func (l *fakeLoader) Words(folder string) (Words, error) {
@@ -117,8 +134,12 @@ func (l *fakeLoader) Model(h *wire.Hello, progress func(float64)) (*Model, error
 	progress(1)
 	l.engine = schedtest.New(l.script)
 	l.engine.SetGrant(h.Grant.Buffers, 0)
+	var e sched.Engine = l.engine
+	if l.hold != nil {
+		e = stuck{e, l.hold}
+	}
 	return &Model{
-		Engine: l.engine, Planner: governor.New(governor.Config{Layers: l.script.Layers}), Alloc: noAlloc{},
+		Engine: e, Planner: governor.New(governor.Config{Layers: l.script.Layers}), Alloc: noAlloc{},
 		Info:  wire.Info{Family: "fake", Vocab: l.script.Vocab, Context: l.script.Context},
 		Close: func() { l.closed = true },
 	}, nil
@@ -146,8 +167,12 @@ type bench struct {
 
 // launch runs a runner over a pipe and says Hello.
 func launch(t *testing.T, script string, hello wire.Hello) *bench {
+	return launchWith(t, &fakeLoader{script: schedtest.Must(script)}, hello)
+}
+
+func launchWith(t *testing.T, l *fakeLoader, hello wire.Hello) *bench {
 	ours, theirs := net.Pipe()
-	b := &bench{t: t, conn: wire.NewConn(ours), loader: &fakeLoader{script: schedtest.Must(script)}, exit: make(chan int, 2), kill: make(chan struct{}, 1)}
+	b := &bench{t: t, conn: wire.NewConn(ours), loader: l, exit: make(chan int, 2), kill: make(chan struct{}, 1)}
 	b.heard = sync.NewCond(&b.mu)
 	return b.start(theirs, hello)
 }
@@ -297,14 +322,6 @@ func write(t *testing.T, folder, name, content string) {
 	if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// launchFailing is launch with a model that does not load.
-func launchFailing(t *testing.T, err error, hello wire.Hello) *bench {
-	ours, theirs := net.Pipe()
-	b := &bench{t: t, conn: wire.NewConn(ours), loader: &fakeLoader{script: schedtest.Must(""), err: err}, exit: make(chan int, 2)}
-	b.heard = sync.NewCond(&b.mu)
-	return b.start(theirs, hello)
 }
 
 // firstFrame is the exit code of a runner that hears m first.

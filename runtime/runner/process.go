@@ -177,6 +177,7 @@ func (p *process) read() {
 		m, err := p.conn.Recv()
 		if err != nil {
 			p.opt.Exit(p.lost(err))
+			p.stop() // in tests, where Exit returns
 			return
 		}
 		p.frame(m)

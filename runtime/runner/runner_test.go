@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ingot/runtime/sched/schedtest"
 	"ingot/runtime/turn"
 	"ingot/runtime/wire"
 )
@@ -271,7 +272,7 @@ func TestFailedLoads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("INGOT_RSRC_LIMIT", tc.env)
-			b := launchFailing(t, tc.err, tc.hello)
+			b := launchWith(t, &fakeLoader{script: schedtest.Must(""), err: tc.err}, tc.hello)
 			f := await(b, any1[*wire.Failed])
 			if f.Error.Name != "model_failed" || !strings.Contains(f.Error.Message, tc.want) {
 				t.Errorf("%+v", f.Error)
@@ -316,13 +317,16 @@ func TestGenerationConfigFillsWhatNobodyGave(t *testing.T) {
 }
 
 func TestEndOfStreamEndsTheProcessAtOnce(t *testing.T) {
-	b := launch(t, "cost 1h 0s", wire.Hello{}) // the device is busy for ever
+	l := &fakeLoader{script: schedtest.Must(""), hold: make(chan struct{})}
+	b := launchWith(t, l, wire.Hello{})
 	await(b, any1[*wire.Ready])
 	b.send(submit("t", "1 2", 3))
 	b.conn.Close()
-	if code := <-b.exit; code != wire.ExitOK {
+	if code := <-b.exit; code != wire.ExitOK { // from the reader: the device is stuck
 		t.Errorf("exit %d", code)
 	}
+	close(l.hold)
+	<-b.exit
 }
 
 func TestStopEndsOpenTurnsFirst(t *testing.T) {

@@ -110,16 +110,14 @@ func (s *Scheduler) do(it item) error {
 	if len(it.rows) == 0 && it.chunk == nil {
 		return nil
 	}
-	before := s.eng.Reading()
-	p := s.plan.Next(it.ask(before))
+	p, before := s.planned(it)
 	if p.Refusal != nil {
 		return s.refused(it, p.Refusal)
 	}
-	if r := relief(p.Levers); r != (step.Relief{}) {
-		s.eng.Relieve(r)
-		before = s.eng.Reading()
+	all := it
+	if it, p.Width = it.cut(p); len(it.threads()) == 0 {
+		return s.refused(all, &governor.Refusal{Width: 1})
 	}
-	it, p.Width = it.cut(p)
 	s.announce(p)
 	res, err := s.eng.Step(it.step(p))
 	if f := step.FaultOf(err); err == nil || f != step.FaultNone && f != step.FaultDevice {
@@ -130,6 +128,29 @@ func (s *Scheduler) do(it item) error {
 	}
 	s.commit(it, p, res)
 	return nil
+}
+
+// maxAgain bounds how often a planner may ask to be asked again.
+const maxAgain = 4
+
+// planned is the planner's word on the item, with the levers pulled, and the
+// reading that it counts on.
+func (s *Scheduler) planned(it item) (p governor.Plan, before step.Reading) {
+	var pulled []governor.Lever
+	for range maxAgain {
+		before = s.eng.Reading()
+		p = s.plan.Next(it.ask(before))
+		if r := relief(p.Levers); r != (step.Relief{}) {
+			s.eng.Relieve(r)
+			before = s.eng.Reading()
+		}
+		pulled = append(pulled, p.Levers...)
+		if !p.Again || p.Refusal != nil {
+			break
+		}
+	}
+	p.Levers = pulled
+	return p, before
 }
 
 // ask puts the item to the planner.
