@@ -63,10 +63,11 @@ type conn struct {
 	settleSent atomic.Bool // Recv gave its last message
 
 	mu       sync.Mutex
-	busy     int             // handlers and streams
-	settling bool            // no request will be added
-	gates    map[string]gate // streams that wait for their response, by request id
-	watching *watching       // the stream of state, if there is one
+	busy     int              // handlers and streams
+	settling bool             // no request will be added
+	waiting  map[string]*gate // gates whose response is still to come, by request id
+	closed   map[*gate]bool   // gates not open yet, waiting or with their response in the outbox
+	watching *watching        // the stream of state, if there is one
 }
 
 // gate holds back a stream until the response that names it was written.
@@ -78,7 +79,7 @@ func newConn(ctx context.Context, b Backend, ch frame.Channel, l link) *conn {
 		backend: b, link: l, ch: ch, out: newOutbox(ch), notes: make(chan struct{}, detached),
 		ctx: ctx, cancel: cancel,
 		in: make(chan []byte), drained: make(chan struct{}), idle: make(chan struct{}),
-		gates: map[string]gate{},
+		waiting: map[string]*gate{}, closed: map[*gate]bool{},
 	}
 }
 
@@ -221,37 +222,50 @@ func (c *conn) hold(req *jrpc2.Request, g gate) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gates[req.ID()] = g
+	c.waiting[req.ID()] = &g
+	c.closed[&g] = true
 }
 
-// release takes the gates whose responses are in msg and returns what opens
-// them.
+// release finds the gates whose responses are in msg and returns what opens
+// them, to be called when msg was written.
 func (c *conn) release(msg []byte) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.gates) == 0 {
+	if len(c.waiting) == 0 {
 		return nil
 	}
-	var open []func()
+	var found []*gate
 	for _, id := range answered(msg) {
-		if g, ok := c.gates[id]; ok {
-			open = append(open, g.open)
-			delete(c.gates, id)
+		if g, ok := c.waiting[id]; ok {
+			found = append(found, g)
+			delete(c.waiting, id)
 		}
 	}
 	return func() {
-		for _, f := range open {
-			f()
+		for _, g := range found {
+			if c.take(g) {
+				g.open()
+			}
 		}
 	}
 }
 
+// take reports whether g was still closed, and counts it as open.
+func (c *conn) take(g *gate) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.closed[g]
+	delete(c.closed, g)
+	return was
+}
+
+// abortGates ends the streams whose response was never written.
 func (c *conn) abortGates() {
 	c.mu.Lock()
-	gates := c.gates
-	c.gates = map[string]gate{}
+	left := c.closed
+	c.closed = map[*gate]bool{}
 	c.mu.Unlock()
-	for _, g := range gates {
+	for g := range left {
 		g.abort()
 	}
 }
