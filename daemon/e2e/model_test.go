@@ -47,17 +47,11 @@ func cmdModel(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// cmdStarter puts the starter model where make fixtures has made it into the
-// catalogue, by a link.
+// cmdStarter puts the starter model into the catalogue, by a link.
 func cmdStarter(ts *testscript.TestScript, _ bool, _ []string) {
-	made, err := filepath.Abs("../../.deps/fixtures/smollm2-135m")
+	made, err := starterFolder()
 	ts.Check(err)
-	if _, err := os.Stat(made); err != nil {
-		ts.Fatalf("%v: run make fixtures first", err)
-	}
 	local := filepath.Join(ts.Getenv("INGOT_HOME"), "models", "local")
 	ts.Check(os.MkdirAll(local, 0o700))
-	if err := os.Symlink(made, filepath.Join(local, "smollm2-135m")); err != nil && !os.IsExist(err) {
-		ts.Check(err)
-	}
+	ts.Check(os.Symlink(made, filepath.Join(local, starterName)))
 }

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -112,7 +113,8 @@ func exitOf(st *os.ProcessState, last string) Exit {
 	return e
 }
 
-// lastLine logs lines and remembers the last one.
+// lastLine logs what a runner writes to standard error and remembers the last
+// line that tells of trouble.
 type lastLine struct {
 	log zerolog.Logger
 
@@ -128,11 +130,28 @@ func (l *lastLine) copy(r io.Reader) {
 			return
 		}
 		if s := strings.TrimSpace(string(line)); s != "" && !long {
-			l.log.Info().Str("stderr", s).Msg("runner says")
-			l.mu.Lock()
-			l.line = s
-			l.mu.Unlock()
+			l.take(s)
 		}
+	}
+}
+
+// take logs one line: what the runner logged by itself at its own level,
+// anything else (a library's last words) as a warning.
+func (l *lastLine) take(line string) {
+	var own struct{ Level, Message, Error string }
+	level := zerolog.WarnLevel
+	if json.Unmarshal([]byte(line), &own) == nil && own.Message != "" {
+		level, _ = zerolog.ParseLevel(own.Level)
+		line = own.Message
+		if own.Error != "" {
+			line += ": " + own.Error
+		}
+	}
+	l.log.WithLevel(level).Str("says", line).Msg("runner speaks")
+	if level >= zerolog.WarnLevel {
+		l.mu.Lock()
+		l.line = line
+		l.mu.Unlock()
 	}
 }
 
