@@ -25,9 +25,9 @@ type plant struct {
 	over    float64 // the next step needs so many times as much; 0: as usual
 	slow    float64 // and takes so many times as long
 
-	clock              time.Duration
-	faults, steps, top int
-	highest            turn.Buffers
+	clock         time.Duration
+	faults, steps int
+	highest       turn.Buffers
 }
 
 func (p *plant) jitter() float64 { return 1 + p.noise*(2*p.rng.Float64()-1) }
