@@ -103,15 +103,17 @@ func (a *app) modelTable(models []ipc.ModelStatus) {
 			gauge(m.Memory.Active, m.Memory.Limit, size), fmt.Sprint(m.Restarts), expires(m)})
 	}
 	a.table("NAME\tSTATE\tRUN+WAIT\tWIDTH\tTOK/S\tBUFFERS\tMEMORY\tRESTARTS\tUNLOADS", rows)
+	for _, m := range models { // too long for a column
+		if m.Error != "" {
+			fmt.Fprintf(a.Out, "%s: %s\n", m.Name, m.Error)
+		}
+	}
 }
 
 func stateOf(m ipc.ModelStatus) string {
 	s := string(m.State)
 	if m.State == ipc.StateLoading {
 		s += fmt.Sprintf(" %.0f%%", 100*m.Progress)
-	}
-	if m.Error != "" {
-		s += ": " + m.Error
 	}
 	return s
 }

@@ -31,6 +31,10 @@ const (
 type Fake struct {
 	// Stopped is called by Stop.
 	Stopped func()
+	// State, when set, is what Status returns.
+	State *ipc.Status
+	// Catalogue, when set, is what List returns.
+	Catalogue *ipc.ModelList
 	// PullSteps is how many times Pull reports progress.
 	PullSteps int
 

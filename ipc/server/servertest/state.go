@@ -20,6 +20,9 @@ func (f *Fake) Status(context.Context) (*ipc.Status, error) {
 }
 
 func (f *Fake) statusLocked() *ipc.Status {
+	if f.State != nil {
+		return f.State
+	}
 	s := &ipc.Status{Version: "test", Protocol: ipc.Protocol, PID: 1, Models: []ipc.ModelStatus{}, Recent: []ipc.TurnReport{}}
 	for name := range f.loaded {
 		s.Models = append(s.Models, ipc.ModelStatus{Name: name, State: ipc.StateReady})
@@ -92,6 +95,9 @@ func (f *Fake) Logs(_ context.Context, p ipc.LogsParams) (*ipc.LogsResult, error
 
 // List implements server.Catalogue.
 func (f *Fake) List(context.Context) (*ipc.ModelList, error) {
+	if f.Catalogue != nil {
+		return f.Catalogue, nil
+	}
 	return &ipc.ModelList{Models: []ipc.Model{{Name: "echo", Family: "fake", Bytes: 12 << 20, Context: 100}}}, nil
 }
 
