@@ -27,7 +27,7 @@ ref: deps ; @scripts/ref.sh
 fixtures: ref ; @scripts/fixtures.sh
 
 textkit: deps
-	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) build --release --locked --quiet; fi
+	@scripts/textkit.sh "$(CARGO)"
 
 build: textkit
 	@mkdir -p bin

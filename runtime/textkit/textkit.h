@@ -3,6 +3,11 @@
 #ifndef INGOT_TEXTKIT_H
 #define INGOT_TEXTKIT_H
 
+// Written by scripts/textkit.sh: a new library has Go link anew.
+#if __has_include("stamp.h")
+#include "stamp.h"
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,30 +1,34 @@
 //! Chat templates: Jinja as transformers sets it up, for templates that nobody
-//! vouches for.
+//! vouches for. Fuel bounds a render, and [`confine`] what fuel does not see.
 
-use crate::abi::panic_text;
+use crate::confine::{confine, Stop, TIME};
 use crate::pyjson::{dumps, Style};
 use crate::strftime::Local;
 use minijinja::value::{Kwargs, Rest, Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
-/// The largest template source.
-pub const MAX_SOURCE: usize = 1 << 20;
+/// The largest template source; real ones have up to 40 KiB. Compiling folds
+/// constants, which takes time with the square of an expression's length.
+const MAX_SOURCE: usize = 256 << 10;
 /// The most bytes one render may give.
-pub const MAX_OUTPUT: usize = 64 << 20;
+const MAX_OUTPUT: usize = 64 << 20;
 /// Instructions, and one more for every 64 bytes made: at most 128 MB.
 const FUEL: u64 = 2_000_000;
-/// Templates can nest values and expressions as deep as fuel and source allow,
-/// and walking or dropping those recurses. The pages are only touched if used.
-const STACK: usize = 512 << 20;
+/// The longest error text: templates can raise what they like.
+const MAX_ERROR: usize = 4 << 10;
 
 const NAME: &str = "chat_template";
 /// Where the local time stands while a template renders.
 const NOW: &str = "__ingot_now";
 
 pub struct Template {
-    env: Environment<'static>,
+    env: Arc<Environment<'static>>,
+    /// A render was over its bounds: it would be again.
+    stopped: AtomicBool,
 }
 
 impl Template {
@@ -33,38 +37,47 @@ impl Template {
             return Err(format!("template of {} bytes, the limit is {MAX_SOURCE}", source.len()));
         }
         let source = plain_generation(source).into_owned();
-        deep_stack(move || {
+        let compile = || {
             let mut env = environment()?;
             env.add_template_owned(NAME, source).map_err(|e| describe("template", &e))?;
-            Ok(Template { env })
-        })
+            Ok(Arc::new(env))
+        };
+        let env = confine(TIME, compile).map_err(|stop| reason("template", stop))?;
+        Ok(Template { env, stopped: false.into() })
     }
 
     /// Renders with a context, a JSON object; `now` is what `strftime_now` tells.
     pub fn render(&self, context: &[u8], now: Local) -> Result<String, String> {
-        let mut context: serde_json::Value = serde_json::from_slice(context).map_err(|e| format!("context: {e}"))?;
-        let Some(map) = context.as_object_mut() else { return Err("context: not an object".into()) };
-        map.insert(NOW.into(), serde_json::json!([now.seconds, now.micros]));
-        deep_stack(|| {
-            let template = self.env.get_template(NAME).map_err(|e| describe("template", &e))?;
-            let mut out = Bounded::default();
-            let done = template.render_captured_to(Serde(&context), &mut out);
-            if out.full {
-                return Err(format!("render: more than {MAX_OUTPUT} bytes"));
-            }
-            done.map_err(|e| describe("render", &e))?;
-            String::from_utf8(out.bytes).map_err(|e| format!("render: {e}"))
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err("render: this template was stopped before".into());
+        }
+        let (env, context) = (self.env.clone(), context.to_vec());
+        confine(TIME, move || render(&env, &context, now)).map_err(|stop| {
+            self.stopped.fetch_or(matches!(stop, Stop::Parked(_)), Ordering::Relaxed);
+            reason("render", stop)
         })
     }
 }
 
-/// Runs `f` on a thread with room for deep recursion and brings its panic back.
-fn deep_stack<T: Send>(f: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
-    std::thread::scope(|s| {
-        let thread = std::thread::Builder::new().name("ingot-template".into()).stack_size(STACK);
-        let handle = thread.spawn_scoped(s, f).map_err(|e| format!("template thread: {e}"))?;
-        handle.join().unwrap_or_else(|p| Err(format!("template panicked: {}", panic_text(&*p))))
-    })
+fn reason(what: &str, stop: Stop) -> String {
+    match stop {
+        Stop::Failed(why) => why,
+        Stop::Parked(why) => format!("{what}: stopped for taking {why}"),
+    }
+}
+
+fn render(env: &Environment, context: &[u8], now: Local) -> Result<String, String> {
+    let mut context: serde_json::Value = serde_json::from_slice(context).map_err(|e| format!("context: {e}"))?;
+    let Some(map) = context.as_object_mut() else { return Err("context: not an object".into()) };
+    map.insert(NOW.into(), serde_json::json!([now.seconds, now.micros]));
+    let template = env.get_template(NAME).map_err(|e| describe("template", &e))?;
+    let mut out = Bounded::default();
+    let done = template.render_captured_to(Serde(&context), &mut out).map(|_| ());
+    if out.full {
+        return Err(format!("render: more than {MAX_OUTPUT} bytes"));
+    }
+    done.map_err(|e| describe("render", &e))?;
+    String::from_utf8(out.bytes).map_err(|e| format!("render: {e}"))
 }
 
 fn environment() -> Result<Environment<'static>, String> {
@@ -88,6 +101,11 @@ fn describe(what: &str, e: &Error) -> String {
     while let Some(c) = cause {
         text.push_str(&format!(": {c}"));
         cause = c.source();
+    }
+    if text.len() > MAX_ERROR {
+        let end = (0..=MAX_ERROR).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
     }
     text
 }
