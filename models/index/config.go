@@ -71,12 +71,33 @@ func (m *Model) readConfig() error {
 		m.Architecture = h.Architectures[0]
 	}
 	m.facts(&h)
-	q := h.Quant
-	if len(q) == 0 {
-		q = h.QuantConfig
+	if len(h.Quant) > 0 {
+		m.Quant, err = parseQuantization(path, h.Quant)
+		return err
 	}
-	m.Quant, err = parseQuantization(path, q)
+	if err := foreign(path, h.QuantConfig); err != nil {
+		return err
+	}
+	m.Quant, err = parseQuantization(path, h.QuantConfig)
 	return err
+}
+
+// foreign refuses weights that another toolkit has packed: MLX's own
+// quantization_config names no method.
+func foreign(path string, config json.RawMessage) error {
+	var q struct {
+		Method string `json:"quant_method"`
+	}
+	if len(config) == 0 {
+		return nil
+	}
+	if err := decode(path+": quantization_config", config, &q); err != nil {
+		return err
+	}
+	if q.Method != "" {
+		return &FieldError{File: path, Field: "quantization_config.quant_method", Why: fmt.Sprintf("%q weights are not supported; convert them to MLX's format", q.Method)}
+	}
+	return nil
 }
 
 func (m *Model) facts(h *header) {

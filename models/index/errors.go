@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -82,8 +81,6 @@ func decode(file string, data []byte, into any) error {
 	case errors.As(err, &s):
 		line := 1 + bytes.Count(data[:min(int(s.Offset), len(data))], []byte("\n"))
 		return &FieldError{File: file, Why: fmt.Sprintf("malformed JSON at line %d: %v", line, s)}
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &FieldError{File: file, Why: "malformed JSON: ends too early"}
 	}
 	return &FieldError{File: file, Why: err.Error()}
 }

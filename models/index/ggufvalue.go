@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"io"
 	"math"
 )
 
@@ -96,7 +97,9 @@ func (p *ggufParser) array() any {
 		size = 8
 	}
 	if int64(n) > p.left/size { // before anything is allocated
-		p.fail("an array of %d elements in %d bytes", n, p.left)
+		if p.err == nil {
+			p.err = io.ErrUnexpectedEOF
+		}
 		return nil
 	}
 	switch kind {
