@@ -40,13 +40,15 @@ func parse() (*options, error) {
 	flag.StringVar(&o.folder, "model", ".deps/fixtures/smollm2-135m", "model folder")
 	flag.StringVar(&o.python, "python", ".deps/ref/bin/python", "Python with mlx-lm")
 	flag.StringVar(&o.peer, "peer", "runtime/bench/peer.py", "the reference's script")
-	flag.StringVar(&dtypes, "dtypes", "f16,f32", "types the reference computes in")
+	flag.StringVar(&dtypes, "dtypes", "f32", "types the reference computes in: f16, f32 (f16 crawls on a CPU); empty: no reference")
 	flag.StringVar(&prompts, "prompts", "128,1024", "prompt lengths in tokens")
 	flag.IntVar(&o.tokens, "tokens", 32, "tokens to generate")
 	flag.IntVar(&o.runs, "runs", 5, "interleaved runs")
 	flag.IntVar(&o.vocab, "vocab", 40000, "prompt ids stay below this")
 	flag.Parse()
-	o.dtypes = strings.Split(dtypes, ",")
+	if dtypes != "" {
+		o.dtypes = strings.Split(dtypes, ",")
+	}
 	for p := range strings.SplitSeq(prompts, ",") {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 1 {
