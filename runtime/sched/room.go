@@ -17,6 +17,10 @@ const maxFailed = 64
 // one failure may have been another's doing.
 const maxRefused = 3
 
+// thrifty is the width below which a prefill is so slow for want of room
+// that another turn would slow all of them further.
+const thrifty = 64
+
 // admit moves turns from the queue to the engine, first come first served; a
 // turn whose client does not read is passed over, and gives its place away.
 func (s *Scheduler) admit() {
@@ -40,7 +44,7 @@ func (s *Scheduler) admit() {
 // mayAdmit reports whether there is a place for one more turn, if need be
 // by taking a sleeper's.
 func (s *Scheduler) mayAdmit() bool {
-	if s.pressed && slices.ContainsFunc(s.running, (*job).active) {
+	if s.crowded && slices.ContainsFunc(s.running, (*job).active) {
 		return false
 	}
 	if len(s.running) < s.cfg.MaxTurns {
@@ -116,7 +120,7 @@ func (s *Scheduler) notOpened(j *job, err error) bool {
 		return true
 	}
 	s.requeue(j)
-	s.pressed = true
+	s.crowded = true
 	return false
 }
 
@@ -170,7 +174,7 @@ func (s *Scheduler) refused(it item, r *governor.Refusal) error {
 func (s *Scheduler) makeRoom(j *job, r *governor.Refusal) {
 	for _, o := range s.running {
 		if o != j && len(o.sequences()) > 0 {
-			j.blocked, s.pressed = true, true
+			j.blocked, s.crowded = true, true
 			return
 		}
 	}
@@ -184,9 +188,32 @@ func (s *Scheduler) makeRoom(j *job, r *governor.Refusal) {
 	s.end(j, nil, &NoRoomError{Resource: kind, Need: r.Need, Have: r.Have, Width: r.Width, RetryAfter: time.Second})
 }
 
+// squeezed reports whether a chunk was given less than thrifty for want of
+// room.
+func (t *thread) squeezed(p governor.Plan) bool {
+	return pressed(p) && p.Width < min(thrifty, t.need())
+}
+
+// yields deals with a squeezed chunk beside others: nobody new comes in until
+// a turn ends, and a turn that has told nothing yet goes back to the queue,
+// where it is the first, rather than crawl and slow its elders. It reports
+// whether the turn has gone.
+func (s *Scheduler) yields(t *thread, p governor.Plan) bool {
+	if t == nil || !t.squeezed(p) || len(s.running) < 2 {
+		return false
+	}
+	s.crowded = true
+	elder := func(o *job) bool { return o.number < t.job.number && o.active() }
+	if t.job.gained || !slices.ContainsFunc(s.running, elder) {
+		return false
+	}
+	s.preempt(t.job)
+	return true
+}
+
 // unblock lets those try again who lacked room.
 func (s *Scheduler) unblock() {
-	s.pressed = false
+	s.crowded = false
 	for _, j := range s.running {
 		j.blocked = false
 	}
@@ -210,7 +237,7 @@ func (s *Scheduler) unstick() bool {
 		s.preempt(victim)
 	}
 	s.unblock()
-	s.pressed = victim != nil
+	s.crowded = victim != nil
 	return true
 }
 

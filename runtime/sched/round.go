@@ -114,6 +114,9 @@ func (s *Scheduler) do(it item) error {
 	if p.Refusal != nil {
 		return s.refused(it, p.Refusal)
 	}
+	if s.yields(it.chunk, p) {
+		return s.do(item{rows: it.rows})
+	}
 	all := it
 	if it, p.Width = it.cut(p); len(it.threads()) == 0 {
 		return s.refused(all, &governor.Refusal{Width: 1})

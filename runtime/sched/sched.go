@@ -113,13 +113,13 @@ type Scheduler struct {
 	closed   bool
 
 	// Run's goroutine only.
-	running []*job
-	turnOf  int  // rotates the prefill chunk among running turns
-	pressed bool // someone lacks room: nobody new until a turn ends
-	failed  int  // steps that failed since the last that did not
-	status  Status
-	depth   int
-	meter   meter
+	running            []*job
+	turnOf             int  // rotates the prefill chunk among running turns
+	crowded            bool // someone lacks room, or nearly: nobody new until a turn ends
+	failed             int  // steps that failed since the last that did not
+	status             Status
+	narrowest, deepest int // of the present squeeze, for the log
+	meter              meter
 }
 
 // New returns a scheduler; Run makes it work.

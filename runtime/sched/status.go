@@ -36,7 +36,6 @@ func (s *Scheduler) announce(p governor.Plan) {
 		st.Width, st.Reason = p.Width, p.Reason
 		st.WidthMax = max(st.WidthMax, p.Width)
 	}
-	s.depth = p.Depth
 	st.Predict = max(p.Predict.Time, 1)
 	s.tellStatus()
 }
@@ -60,20 +59,34 @@ func (s *Scheduler) tellStatus() {
 	s.cfg.Watch(*st)
 }
 
-// levers lists what a plan does against a limit, for the log.
+// levers lists what a plan does against a limit, for the log: those pulled
+// between steps, and what is narrower or deeper than before in this squeeze.
 func (s *Scheduler) levers(p governor.Plan) []Lever {
 	var out []Lever
 	for _, l := range p.Levers {
 		out = append(out, Lever{string(l.Kind), detail(l)})
 	}
-	pressed := p.Reason == turn.ReasonBuffers || p.Reason == turn.ReasonBytes || p.Reason == turn.ReasonFault
-	if pressed && p.Width > 0 && p.Width < s.status.Width {
-		out = append(out, Lever{"narrow", fmt.Sprintf("%d -> %d tokens: %s", s.status.Width, p.Width, p.Reason)})
+	switch {
+	case p.Width == 0:
+	case !pressed(p):
+		s.narrowest = 0
+	case s.narrowest == 0 || p.Width < s.narrowest:
+		s.narrowest = p.Width
+		out = append(out, Lever{"narrow", fmt.Sprintf("to %d tokens: %s", p.Width, p.Reason)})
 	}
-	if p.Depth > 0 && p.Depth != s.depth {
-		out = append(out, Lever{"deepen", fmt.Sprintf("%d layers at a time", p.Depth)})
+	switch {
+	case p.Depth == 0:
+		s.deepest = 0
+	case s.deepest == 0 || p.Depth < s.deepest:
+		s.deepest = p.Depth
+		out = append(out, Lever{"deepen", fmt.Sprintf("to %d layers at a time", p.Depth)})
 	}
 	return out
+}
+
+// pressed reports whether a limit shaped the plan.
+func pressed(p governor.Plan) bool {
+	return p.Reason == turn.ReasonBuffers || p.Reason == turn.ReasonBytes || p.Reason == turn.ReasonFault
 }
 
 func detail(l governor.Lever) string {
