@@ -11,8 +11,8 @@
 //
 //	cfg, err := text.ReadConfig(os.DirFS(folder))
 //	tok, err := textkit.OpenTokenizer(cfg.TokenizerJSON)
-//	tpl, err := textkit.CompileTemplate(cfg.Template)
-//	p := text.NewPrompter(tok, tpl, cfg)
+//	p := text.NewPrompter(tok, cfg, func(src string) (text.Template, error) { return textkit.CompileTemplate(src) })
+//	defer p.Close()
 //	ids, err := p.Chat(json.RawMessage(`{"messages":[{"role":"user","content":"Hi"}]}`), time.Now())
 //
 //	a := text.NewAssembler(tok.NewStream(true), tok, text.Options{Stop: params.Stop})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sort"
 	"time"
 
@@ -54,15 +53,18 @@ type Prompter struct {
 	templates map[string]dressed
 }
 
-// dressed is a template with the guard of the model under it.
+// dressed is a template with the guard of the model under it, or why it does not
+// compile.
 type dressed struct {
 	Template
+	err    error
 	source string
 	guard  *Guard
 }
 
-// NewPrompter compiles the templates of a model. The caller closes the Prompter.
-func NewPrompter(enc Encoder, cfg *Config, compile func(source string) (Template, error)) (*Prompter, error) {
+// NewPrompter compiles the templates of a model; one that does not compile is an
+// error of the chats that need it. The caller closes the Prompter.
+func NewPrompter(enc Encoder, cfg *Config, compile func(source string) (Template, error)) *Prompter {
 	p := &Prompter{enc: enc, templates: map[string]dressed{}}
 	for name, text := range cfg.Special {
 		p.special = append(p.special, field{name, str(text)})
@@ -70,19 +72,17 @@ func NewPrompter(enc Encoder, cfg *Config, compile func(source string) (Template
 	sort.Slice(p.special, func(i, j int) bool { return p.special[i].key < p.special[j].key })
 	for name, source := range cfg.Templates {
 		t, err := compile(source)
-		if err != nil {
-			p.Close()
-			return nil, fmt.Errorf("chat template %q: %w", name, err)
-		}
-		p.templates[name] = dressed{t, source, NewGuard(enc.ControlTokens(), enc.AddedWords(), source)}
+		p.templates[name] = dressed{t, err, source, NewGuard(enc.ControlTokens(), enc.AddedWords(), source)}
 	}
-	return p, nil
+	return p
 }
 
 // Close frees the templates.
 func (p *Prompter) Close() {
 	for _, t := range p.templates {
-		t.Close()
+		if t.err == nil {
+			t.Close()
+		}
 	}
 }
 
@@ -98,6 +98,9 @@ func (p *Prompter) Chat(body json.RawMessage, now time.Time) (Prompt, error) {
 	t, ok := p.template(!c.tools.isNull())
 	if !ok {
 		return Prompt{}, ErrNoTemplate
+	}
+	if t.err != nil {
+		return Prompt{}, &TemplateError{t.err}
 	}
 	text, marks, err := p.render(t, c, now)
 	if err != nil {

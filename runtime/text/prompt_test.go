@@ -18,10 +18,7 @@ func prompter(t *testing.T, special map[string]string, templates map[string]fake
 	for name := range templates {
 		cfg.Templates[name] = name
 	}
-	p, err := NewPrompter(chatml, cfg, func(source string) (Template, error) { return templates[source], nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewPrompter(chatml, cfg, func(source string) (Template, error) { return templates[source], nil })
 	t.Cleanup(p.Close)
 	return p
 }
@@ -99,8 +96,10 @@ func TestTemplateErrors(t *testing.T) {
 	if !errors.As(err, &te) || !errors.Is(err, boom) || err.Error() != "chat template: boom" {
 		t.Errorf("got %v", err)
 	}
-	_, err = NewPrompter(chatml, &Config{Templates: map[string]string{"default": "x"}}, func(string) (Template, error) { return nil, boom })
-	if !errors.Is(err, boom) {
+	// A template that does not compile is no reason not to load a model.
+	p = NewPrompter(chatml, &Config{Templates: map[string]string{"default": "x"}}, func(string) (Template, error) { return nil, boom })
+	defer p.Close()
+	if _, err = p.Chat(json.RawMessage(`{"messages":[{"role":"user"}]}`), time.Time{}); !errors.As(err, &te) || !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
 }

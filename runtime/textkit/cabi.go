@@ -2,9 +2,8 @@ package textkit
 
 /*
 #cgo CFLAGS: -I${SRCDIR}
-#cgo LDFLAGS: ${SRCDIR}/rs/target/release/libingot_textkit.a
-#cgo linux LDFLAGS: -lm -ldl -lpthread
-#cgo darwin LDFLAGS: -framework CoreFoundation
+#cgo linux LDFLAGS: ${SRCDIR}/rs/target/release/libingot_textkit.a -lm -ldl -lpthread
+#cgo darwin LDFLAGS: -L${SRCDIR}/rs/target/aarch64-apple-darwin/release -L${SRCDIR}/rs/target/release -lingot_textkit
 #include "textkit.h"
 */
 import "C"

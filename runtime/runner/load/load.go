@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"ingot/models"
@@ -40,11 +41,7 @@ func (Loader) Words(folder string) (runner.Words, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: tokenizer.json: %w", folder, err)
 	}
-	p, err := text.NewPrompter(tok, cfg, func(source string) (text.Template, error) { return textkit.CompileTemplate(source) })
-	if err != nil {
-		tok.Close()
-		return nil, fmt.Errorf("%s: %w", folder, err)
-	}
+	p := text.NewPrompter(tok, cfg, func(source string) (text.Template, error) { return textkit.CompileTemplate(source) })
 	return &words{Tokenizer: tok, prompter: p, stops: cfg.StopIDs}, nil
 }
 
@@ -78,6 +75,9 @@ func (Loader) Model(h *wire.Hello, progress func(float64)) (*runner.Model, error
 	if err != nil {
 		return nil, fmt.Errorf("device: %w", err)
 	}
+	if err := keepResident(dev, h.Grant.Wired); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
 	e, err := engine.Open(dev, h.Folder, engine.Options{CacheBytes: h.Policy.CacheBytes, Progress: progress})
 	if err != nil {
 		return nil, errors.Join(need(err), dev.Close())
@@ -95,6 +95,19 @@ func (Loader) Model(h *wire.Hello, progress func(float64)) (*runner.Model, error
 		},
 		Close: func() { _ = errors.Join(e.Unload(), dev.Close()) }, // the process ends; nobody could act on it
 	}, nil
+}
+
+// keepResident has Metal keep so much of the weights wired.
+func keepResident(dev *mlx.Device, wired turn.Bytes) error {
+	if wired <= 0 || dev.Kind() != mlx.GPU || runtime.GOOS != "darwin" {
+		return nil
+	}
+	return dev.Do(func() error {
+		if _, err := dev.SetWiredLimit(uint64(wired)); err != nil {
+			return fmt.Errorf("wired limit of %d bytes: %w", wired, err)
+		}
+		return nil
+	})
 }
 
 // need names a limit below the weights in the runner's words.

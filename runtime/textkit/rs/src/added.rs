@@ -161,4 +161,3 @@ fn part(piece: &NormalizedString, start: usize, end: usize) -> tokenizers::Resul
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
-

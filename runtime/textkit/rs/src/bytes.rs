@@ -61,7 +61,11 @@ fn describe(d: &DecoderWrapper) -> String {
 /// The value of `<0xAB>`.
 fn lone_byte(token: &str) -> Option<u8> {
     let hex = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    if hex.len() == 2 { u8::from_str_radix(hex, 16).ok() } else { None }
+    if hex.len() == 2 {
+        u8::from_str_radix(hex, 16).ok()
+    } else {
+        None
+    }
 }
 
 /// GPT-2's byte alphabet (openai/gpt-2, `bytes_to_unicode`): printable Latin-1
@@ -70,7 +74,12 @@ fn byte_alphabet() -> HashMap<char, u8> {
     let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let mut next = 0x100u32;
     let spell = |b: u8| {
-        let code = if printable(b) { u32::from(b) } else { next += 1; next - 1 };
+        let code = if printable(b) {
+            u32::from(b)
+        } else {
+            next += 1;
+            next - 1
+        };
         (char::from_u32(code).unwrap_or('\u{FFFD}'), b)
     };
     (0..=255).map(spell).collect()
@@ -119,9 +128,18 @@ mod tests {
     #[test]
     fn unfinished_counts_only_what_could_be_finished() {
         for (bytes, want) in [
-            (&b""[..], 0), (b"a", 0), (b"a\xe4", 1), (b"a\xe4\xb8", 2), ("中".as_bytes(), 0),
-            (b"\xf0\x9f\x98", 3), (b"\x80\x80", 0), (b"\xff", 0), (b"\xe0\x80", 0), (b"\xc3", 1),
-            ("\u{FFFD}".as_bytes(), 0), (b"\xed\xa0", 0),
+            (&b""[..], 0),
+            (b"a", 0),
+            (b"a\xe4", 1),
+            (b"a\xe4\xb8", 2),
+            ("中".as_bytes(), 0),
+            (b"\xf0\x9f\x98", 3),
+            (b"\x80\x80", 0),
+            (b"\xff", 0),
+            (b"\xe0\x80", 0),
+            (b"\xc3", 1),
+            ("\u{FFFD}".as_bytes(), 0),
+            (b"\xed\xa0", 0),
         ] {
             assert_eq!(unfinished(bytes), want, "{bytes:x?}");
         }

@@ -26,7 +26,10 @@ pub unsafe extern "C" fn tk_template_open(src: *const u8, len: usize, handle: *m
 pub unsafe extern "C" fn tk_template_close(t: *mut TemplateHandle) {
     if !t.is_null() {
         let handle = Box::from_raw(t);
-        entry(std::ptr::null_mut(), move || { drop(handle); Ok(vec![]) });
+        entry(std::ptr::null_mut(), move || {
+            drop(handle);
+            Ok(vec![])
+        });
     }
 }
 
@@ -36,7 +39,14 @@ pub unsafe extern "C" fn tk_template_close(t: *mut TemplateHandle) {
 /// # Safety
 /// `t` is null or open; `context` is valid for `len` bytes.
 #[no_mangle]
-pub unsafe extern "C" fn tk_render(t: *const TemplateHandle, context: *const u8, len: usize, seconds: i64, micros: u32, out: *mut Buf) -> i32 {
+pub unsafe extern "C" fn tk_render(
+    t: *const TemplateHandle,
+    context: *const u8,
+    len: usize,
+    seconds: i64,
+    micros: u32,
+    out: *mut Buf,
+) -> i32 {
     entry(out, || {
         let t = t.as_ref().ok_or("handle is null")?;
         t.0.render(slice(context, len), Local { seconds, micros }).map(String::into_bytes)

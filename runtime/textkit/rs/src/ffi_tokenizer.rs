@@ -40,7 +40,10 @@ pub unsafe extern "C" fn tk_tokenizer_open(json: *const u8, len: usize, handle: 
 pub unsafe extern "C" fn tk_tokenizer_close(t: *mut TokenizerHandle) {
     if !t.is_null() {
         let handle = Box::from_raw(t);
-        entry(std::ptr::null_mut(), move || { drop(handle); Ok(vec![]) });
+        entry(std::ptr::null_mut(), move || {
+            drop(handle);
+            Ok(vec![])
+        });
     }
 }
 
@@ -50,7 +53,15 @@ pub unsafe extern "C" fn tk_tokenizer_close(t: *mut TokenizerHandle) {
 /// # Safety
 /// `t` is null or open; the arrays are valid for their lengths.
 #[no_mangle]
-pub unsafe extern "C" fn tk_encode(t: *const TokenizerHandle, s: *const u8, len: usize, flags: u32, marks: *const usize, n_marks: usize, out: *mut Buf) -> i32 {
+pub unsafe extern "C" fn tk_encode(
+    t: *const TokenizerHandle,
+    s: *const u8,
+    len: usize,
+    flags: u32,
+    marks: *const usize,
+    n_marks: usize,
+    out: *mut Buf,
+) -> i32 {
     entry(out, || {
         let t = t.as_ref().ok_or_else(closed)?;
         let ids = t.0.encode(text(s, len)?, flags & ADD_SPECIAL != 0, flags & PARSE_SPECIAL != 0, slice(marks, n_marks))?;

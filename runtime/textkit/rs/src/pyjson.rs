@@ -178,7 +178,14 @@ mod tests {
     use super::*;
 
     fn style() -> Style {
-        Style { ensure_ascii: false, indent: None, item_separator: ", ".into(), key_separator: ": ".into(), sort_keys: false, limit: 1 << 20 }
+        Style {
+            ensure_ascii: false,
+            indent: None,
+            item_separator: ", ".into(),
+            key_separator: ": ".into(),
+            sort_keys: false,
+            limit: 1 << 20,
+        }
     }
 
     fn value(json: &str) -> Value {
@@ -202,7 +209,18 @@ mod tests {
 
     #[test]
     fn floats_as_repr() {
-        for (x, want) in [(0.1, "0.1"), (1.0, "1.0"), (1e16, "1e+16"), (1e15, "1000000000000000.0"), (1e-5, "1e-05"), (1e-4, "0.0001"), (1.5e-7, "1.5e-07"), (1.5e300, "1.5e+300"), (-0.0, "-0.0"), (f64::NAN, "NaN")] {
+        for (x, want) in [
+            (0.1, "0.1"),
+            (1.0, "1.0"),
+            (1e16, "1e+16"),
+            (1e15, "1000000000000000.0"),
+            (1e-5, "1e-05"),
+            (1e-4, "0.0001"),
+            (1.5e-7, "1.5e-07"),
+            (1.5e300, "1.5e+300"),
+            (-0.0, "-0.0"),
+            (f64::NAN, "NaN"),
+        ] {
             assert_eq!(float(x), want);
         }
     }

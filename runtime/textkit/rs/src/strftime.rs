@@ -9,9 +9,8 @@ pub struct Local {
 }
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
-];
+const MONTHS: [&str; 12] =
+    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
 /// The fields of the calendar.
 struct Fields {
@@ -56,8 +55,13 @@ impl Local {
         let time = self.seconds.rem_euclid(86_400);
         let (year, month, day) = civil(days);
         Fields {
-            year, month, day,
-            hour: time / 3600, minute: time / 60 % 60, second: time % 60, micros: self.micros,
+            year,
+            month,
+            day,
+            hour: time / 3600,
+            minute: time / 60 % 60,
+            second: time % 60,
+            micros: self.micros,
             weekday: (days + 4).rem_euclid(7),
             yearday: days - days_from_civil(year, 1, 1) + 1,
         }
@@ -118,7 +122,11 @@ impl Fields {
 
 fn trim_zeros(field: &str) -> &str {
     let trimmed = field.trim_start_matches(['0', ' ']);
-    if trimmed.is_empty() && !field.is_empty() { "0" } else { trimmed }
+    if trimmed.is_empty() && !field.is_empty() {
+        "0"
+    } else {
+        trimmed
+    }
 }
 
 /// Days since 1970-01-01 to the proleptic Gregorian date, counting years from
@@ -155,10 +163,19 @@ mod tests {
     fn as_python_formats() {
         let t = at(2024, 7, 6, 15, 4, 9);
         for (format, want) in [
-            ("%d %b %Y", "06 Jul 2024"), ("%Y-%m-%d", "2024-07-06"), ("%-d %B %y", "6 July 24"), ("%A %a", "Saturday Sat"),
-            ("%H:%M:%S %I %p", "15:04:09 03 PM"), ("%j %U %W %V %G %u %w", "188 26 27 27 2024 6 6"), ("%f|%z|%Z|%%", "000042|||%"),
-            ("%e|%-I|%q|é", " 6|3|%q|é"), ("%c", "Sat Jul  6 15:04:09 2024"), ("%x %X %D %R %F %T", "07/06/24 15:04:09 07/06/24 15:04 2024-07-06 15:04:09"),
-            ("100%", "100%"), ("%-M", "4"), ("%r", "03:04:09 PM"),
+            ("%d %b %Y", "06 Jul 2024"),
+            ("%Y-%m-%d", "2024-07-06"),
+            ("%-d %B %y", "6 July 24"),
+            ("%A %a", "Saturday Sat"),
+            ("%H:%M:%S %I %p", "15:04:09 03 PM"),
+            ("%j %U %W %V %G %u %w", "188 26 27 27 2024 6 6"),
+            ("%f|%z|%Z|%%", "000042|||%"),
+            ("%e|%-I|%q|é", " 6|3|%q|é"),
+            ("%c", "Sat Jul  6 15:04:09 2024"),
+            ("%x %X %D %R %F %T", "07/06/24 15:04:09 07/06/24 15:04 2024-07-06 15:04:09"),
+            ("100%", "100%"),
+            ("%-M", "4"),
+            ("%r", "03:04:09 PM"),
         ] {
             assert_eq!(t.format(format), want, "{format}");
         }

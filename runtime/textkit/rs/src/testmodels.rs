@@ -5,8 +5,24 @@ use serde_json::{json, Map, Value};
 
 /// Texts that tend to break extraction.
 pub const TRICKY: &[&str] = &[
-    "", " ", "a<|end|>b", "<|end|>", "<|end|><|end|>", "x <strip>  y", "x  <strip>y <strip>", "<|en", "<|end|", "|>",
-    "wo rd", "word", "aword", "word word", "<think>\n</think>", "中<|end|>文", "TOK tok ToK", "  <|end|>  ",
+    "",
+    " ",
+    "a<|end|>b",
+    "<|end|>",
+    "<|end|><|end|>",
+    "x <strip>  y",
+    "x  <strip>y <strip>",
+    "<|en",
+    "<|end|",
+    "|>",
+    "wo rd",
+    "word",
+    "aword",
+    "word word",
+    "<think>\n</think>",
+    "中<|end|>文",
+    "TOK tok ToK",
+    "  <|end|>  ",
 ];
 
 fn added(id: usize, content: &str, special: bool) -> Value {
@@ -19,7 +35,12 @@ pub fn byte_level() -> Tok {
     let printable = |b: u32| matches!(b, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
     let mut next = 0x100;
     for b in 0..256u32 {
-        let code = if printable(b) { b } else { next += 1; next - 1 };
+        let code = if printable(b) {
+            b
+        } else {
+            next += 1;
+            next - 1
+        };
         vocab.insert(char::from_u32(code).unwrap().to_string(), json!(b));
     }
     let mut tokens = vec![added(256, "<|end|>", true), added(257, "<think>", false), added(258, "</think>", false)];
