@@ -40,7 +40,9 @@ func Main(args []string, stdout, stderr io.Writer, l Loader, known []string) int
 	}
 	runtime.LockOSThread() // what dieWithParent asks for holds as long as the thread
 	dieWithParent()
-	return Run(conn, l, Options{Log: logger(stderr), TextOnly: *words})
+	code := make(chan int, 1)
+	go func() { code <- Run(conn, l, Options{Log: logger(stderr), TextOnly: *words}) }() // free to change threads
+	return <-code
 }
 
 // logger writes lines of JSON, which the daemon passes on to its own log.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -35,8 +36,9 @@ type process struct {
 	faults *faults.Set
 	words  Words
 
-	turns turns
-	work  sync.WaitGroup // turns and asks
+	turns   turns
+	work    sync.WaitGroup // turns and asks
+	granted atomic.Pointer[wire.Grant]
 
 	ready    chan struct{} // closed once sched is set, or never
 	sched    *sched.Scheduler
@@ -206,7 +208,8 @@ func (p *process) frame(m wire.Message) {
 	case *wire.Ask:
 		p.spawn(func() { p.send(answer(p.words, m)) })
 	case *wire.Grant:
-		p.spawn(func() { p.grant(m) })
+		p.granted.Store(m)
+		p.spawn(p.grant)
 	case *wire.Stop:
 		p.stop()
 	default:
@@ -217,9 +220,10 @@ func (p *process) frame(m wire.Message) {
 // spawn runs f beside the reader; Stop waits for it.
 func (p *process) spawn(f func()) { p.work.Go(f) }
 
-// grant passes new limits on, once there is something to limit.
-func (p *process) grant(g *wire.Grant) {
+// grant passes the newest limits on, once there is something to limit.
+func (p *process) grant() {
 	if p.awaitReady() {
+		g := p.granted.Load()
 		p.sched.SetGrant(below(g.Buffers, p.limit), g.Bytes)
 	}
 }

@@ -207,8 +207,14 @@ func (s *Scheduler) yields(t *thread, p governor.Plan) bool {
 	if t.job.gained || !slices.ContainsFunc(s.running, elder) {
 		return false
 	}
-	s.preempt(t.job)
+	s.setAside(t.job)
 	return true
+}
+
+// setAside preempts for want of room, and says so.
+func (s *Scheduler) setAside(j *job) {
+	s.preempt(j)
+	s.aside = append(s.aside, Lever{"wait", fmt.Sprintf("turn %s waits for room", j.req.ID)})
 }
 
 // unblock lets those try again who lacked room.
@@ -234,7 +240,7 @@ func (s *Scheduler) unstick() bool {
 		victim = s.youngest(other)
 	}
 	if victim != nil {
-		s.preempt(victim)
+		s.setAside(victim)
 	}
 	s.unblock()
 	s.crowded = victim != nil

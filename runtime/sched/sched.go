@@ -119,6 +119,7 @@ type Scheduler struct {
 	failed             int  // steps that failed since the last that did not
 	status             Status
 	narrowest, deepest int // of the present squeeze, for the log
+	aside              []Lever
 	meter              meter
 }
 

@@ -62,7 +62,8 @@ func (s *Scheduler) tellStatus() {
 // levers lists what a plan does against a limit, for the log: those pulled
 // between steps, and what is narrower or deeper than before in this squeeze.
 func (s *Scheduler) levers(p governor.Plan) []Lever {
-	var out []Lever
+	out := s.aside
+	s.aside = nil
 	for _, l := range p.Levers {
 		out = append(out, Lever{string(l.Kind), detail(l)})
 	}

@@ -75,9 +75,7 @@ func (Loader) Model(h *wire.Hello, progress func(float64)) (*runner.Model, error
 	if err != nil {
 		return nil, fmt.Errorf("device: %w", err)
 	}
-	if err := keepResident(dev, h.Grant.Wired); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
+	keepResident(dev, h.Grant.Wired)
 	e, err := engine.Open(dev, h.Folder, engine.Options{CacheBytes: h.Policy.CacheBytes, Progress: progress})
 	if err != nil {
 		return nil, errors.Join(need(err), dev.Close())
@@ -97,17 +95,12 @@ func (Loader) Model(h *wire.Hello, progress func(float64)) (*runner.Model, error
 	}, nil
 }
 
-// keepResident has Metal keep so much of the weights wired.
-func keepResident(dev *mlx.Device, wired turn.Bytes) error {
-	if wired <= 0 || dev.Kind() != mlx.GPU || runtime.GOOS != "darwin" {
-		return nil
+// keepResident has Metal keep so much of the weights wired, where it can
+// (macOS 15): elsewhere they may be paged, which is slower and no failure.
+func keepResident(dev *mlx.Device, wired turn.Bytes) {
+	if wired > 0 && dev.Kind() == mlx.GPU && runtime.GOOS == "darwin" {
+		_, _ = dev.SetWiredLimit(uint64(wired))
 	}
-	return dev.Do(func() error {
-		if _, err := dev.SetWiredLimit(uint64(wired)); err != nil {
-			return fmt.Errorf("wired limit of %d bytes: %w", wired, err)
-		}
-		return nil
-	})
 }
 
 // need names a limit below the weights in the runner's words.
