@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include "amx.h"
 #include "kernels.h"
 
 namespace ingot::cpu {
@@ -25,6 +26,15 @@ bool has_avx512() {
 
 const Kernels* kernels_named(const char* name) {
 #if defined(__x86_64__)
+  if (strcmp(name, "amx") == 0 && has_avx512() && matrix_unit()) {
+    static const Kernels k = [] {
+      Kernels t = avx512_kernels();
+      t.name = "amx";
+      t.unit = matrix_unit();
+      return t;
+    }();
+    return &k;
+  }
   if (strcmp(name, "avx512") == 0 && has_avx512()) {
     static const Kernels k = avx512_kernels();
     return &k;
@@ -45,7 +55,7 @@ const Kernels& kernels() {
   static const Kernels* best = [] {
     const Kernels* k = nullptr;
     if (const char* want = getenv("INGOT_CPU_ISA")) k = kernels_named(want);
-    for (const char* name : {"avx512", "avx2", "base"}) {
+    for (const char* name : {"amx", "avx512", "avx2", "base"}) {
       if (!k) k = kernels_named(name);
     }
     return k;

@@ -25,6 +25,10 @@ struct Expert {
 };
 void run_experts(const Kernels& k, const std::vector<Expert>& experts);
 
+// The fewest rows that go to the matrix unit, where there is one.
+constexpr int kUnitRows = kFewRows + 1;
+void run_on_unit(const Kernels& k, const std::vector<const Expert*>& experts);
+
 // One sequence's rows within flattened q and o.
 struct Segment {
   CacheView cache;

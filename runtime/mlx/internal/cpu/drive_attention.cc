@@ -6,9 +6,6 @@
 namespace ingot::cpu {
 namespace {
 
-// Positions of one partial result: fixed, so that a row's bits don't depend on
-// the number of threads.
-constexpr int kChunk = 256;
 // Segments with fewer rows are computed row by row.
 constexpr int kFewQueries = 6;
 // Query rows (times heads of a group) of one prefill task.

@@ -85,45 +85,57 @@ void many_task(const Kernels& k, const QWeight& q, const Grid& g, int task, cons
   }
 }
 
-}  // namespace
+// One expert's place among the tasks of a call.
+struct Part {
+  const Expert* e;
+  bool few;
+  Grid grid;
+  int first;     // its first task
+  float* ready;  // prepared rows, if few
+};
 
-void run_experts(const Kernels& k, const std::vector<Expert>& experts) {
-  struct Part {
-    const Expert* e;
-    bool few;
-    Grid grid;
-    int first;     // its first task
-    float* ready;  // prepared rows, if few
-  };
+struct Plan {
   std::vector<Part> parts;
-  size_t each = 0, shared = 0;
   int tasks = 0;
-  parts.reserve(experts.size());
-  for (const auto& e : experts) {
-    const int M = (int)e.x.size();
-    if (M == 0 || e.q.N == 0) continue;
+  size_t each = 0, shared = 0;  // floats of scratch
+};
+
+Plan plan_of(const Kernels& k, const std::vector<const Expert*>& experts) {
+  Plan plan;
+  for (const Expert* e : experts) {
+    const int M = (int)e->x.size();
     const bool few = M <= kFewRows;
-    Grid g = few ? few_grid(e.q, M) : many_grid(k, e.q, M);
-    parts.push_back({&e, few, g, tasks, nullptr});
-    tasks += g.tasks();
-    each = std::max(each, few ? k.dot_floats(e.q.K / e.q.group) : (size_t)k.panel * kDepth);
-    if (few) shared += ready_floats(k, e.q, M);
+    const Grid g = few ? few_grid(e->q, M) : many_grid(k, e->q, M);
+    plan.parts.push_back({e, few, g, plan.tasks, nullptr});
+    plan.tasks += g.tasks();
+    plan.each = std::max(plan.each, few ? k.dot_floats(e->q.K / e->q.group)
+                                        : (size_t)k.panel * kDepth);
+    if (few) plan.shared += ready_floats(k, e->q, M);
   }
-  const Scratch scratch(each, shared);
-  float* at = scratch.shared();
-  for (size_t i = 0; i < parts.size(); i++) {
-    Part& p = parts[i];
+  return plan;
+}
+
+void make_all_ready(const Kernels& k, Plan& plan, float* at) {
+  for (size_t i = 0; i < plan.parts.size(); i++) {
+    Part& p = plan.parts[i];
     if (!p.few) continue;
-    if (i > 0 && parts[i - 1].few && same_rows(*p.e, *parts[i - 1].e)) {
-      p.ready = parts[i - 1].ready;
+    if (i > 0 && plan.parts[i - 1].few && same_rows(*p.e, *plan.parts[i - 1].e)) {
+      p.ready = plan.parts[i - 1].ready;
       continue;
     }
     p.ready = at;
     make_ready(k, p.e->q, p.e->x, at);
     at += ready_floats(k, p.e->q, (int)p.e->x.size());
   }
-  parallel(tasks, [&](int task, int thread) {
-    auto p = std::upper_bound(parts.begin(), parts.end(), task,
+}
+
+void run_parts(const Kernels& k, const std::vector<const Expert*>& experts) {
+  if (experts.empty()) return;
+  Plan plan = plan_of(k, experts);
+  const Scratch scratch(plan.each, plan.shared);
+  make_all_ready(k, plan, scratch.shared());
+  parallel(plan.tasks, [&](int task, int thread) {
+    auto p = std::upper_bound(plan.parts.begin(), plan.parts.end(), task,
                               [](int t, const Part& x) { return t < x.first; }) - 1;
     const Expert& e = *p->e;
     const int M = (int)e.x.size(), i = task - p->first;
@@ -131,6 +143,18 @@ void run_experts(const Kernels& k, const std::vector<Expert>& experts) {
     if (p->few) few_task(k, e.q, p->grid, i, p->ready, M, e.y.data(), own);
     else many_task(k, e.q, p->grid, i, e.x.data(), M, e.y.data(), own);
   });
+}
+
+}  // namespace
+
+void run_experts(const Kernels& k, const std::vector<Expert>& experts) {
+  std::vector<const Expert*> by_unit, by_vectors;
+  for (const auto& e : experts) {
+    if (e.x.empty() || e.q.N == 0) continue;
+    (k.unit && (int)e.x.size() >= kUnitRows ? by_unit : by_vectors).push_back(&e);
+  }
+  run_on_unit(k, by_unit);
+  run_parts(k, by_vectors);
 }
 
 void run_qmm(const Kernels& k, const QWeight& q, const In& x, const Out& y) {

@@ -9,7 +9,6 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-constexpr int kMaxChunk = 256;       // positions of one decode call
 constexpr int kBlock = 2 * kPanel;   // positions of one prefill block
 constexpr float kNone = -__builtin_inff();
 
@@ -70,7 +69,7 @@ inline void decode(const AttnParams& a, const CacheView& c, Rows q, int h, int p
   const float* k = c.k + h * c.k_head + p0 * c.k_pos;
   const float* v = c.v + h * c.v_head + p0 * c.v_pos;
   constexpr int heads = 8;
-  float s[heads][kMaxChunk + W];
+  float s[heads][kChunk + W];
   for (int g0 = 0; g0 < G; g0 += heads) {
     const int some = G - g0 < heads ? G - g0 : heads;
     for (int i = 0; i < n; i += W) {

@@ -34,6 +34,9 @@ struct AttnParams {
   const float* sinks;  // [H] or null
 };
 
+// Positions that one decode call takes at most, and the grid that they lie on.
+constexpr int kChunk = 256;
+
 // One sequence's cache; strides in floats, the last axis contiguous.
 struct CacheView {
   const float* k;
@@ -48,8 +51,11 @@ struct Rows {
   int64_t row;
 };
 
+struct MatrixUnit;
+
 struct Kernels {
   const char* name;
+  const MatrixUnit* unit;  // for products of many rows, or null: amx.h
 
   // -- few rows: dot products straight from packed weights
   int most_rows;  // rows of one dot() call, at most
@@ -75,8 +81,8 @@ struct Kernels {
   void (*dequant_row)(const QWeight& q, int n, float* out);
 
   // -- attention: one kv head
-  // A single row at position p of the H/KVH query heads of kv head h, over
-  // positions [p0, p1): out gets per query head {max, sum, o[Dv]}, padded to partial_floats.
+  // One row of the H/KVH query heads of kv head h over positions [p0, p1), at most
+  // kChunk: out gets {max, sum, o[Dv]} per query head.
   void (*decode)(const AttnParams& a, const CacheView& c, Rows q, int h, int p0, int p1,
                  float* out);
   // Joins count partials (stride floats apart) of query head `head` into o[Dv].
@@ -100,8 +106,8 @@ struct Kernels {
                bool traditional);
 };
 
-// The best table this machine can run; INGOT_CPU_ISA (avx512, avx2, base) picks
-// a lesser one. The choice is made once.
+// The best table this machine can run; INGOT_CPU_ISA (amx, avx512, avx2, base)
+// picks a lesser one. The choice is made once.
 const Kernels& kernels();
 
 // The table of that name, or null where this machine can't run it.
