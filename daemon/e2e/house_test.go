@@ -116,14 +116,15 @@ func (h *house) run(args ...string) string {
 	return string(out)
 }
 
-// model is the starter's status.
-func (h *house) model() ipc.ModelStatus {
+// modelNamed is a model's status.
+func (h *house) modelNamed(name string) ipc.ModelStatus {
+	h.t.Helper()
 	st, err := h.client.Status(context.Background())
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, m := range st.Models {
-		if m.Name == starterName {
+		if m.Name == name {
 			return m
 		}
 	}

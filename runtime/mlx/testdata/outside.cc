@@ -1,6 +1,7 @@
 // Counts MLX's buffers from outside, in any program on Linux: preloaded, it puts
 // itself in the place of MLX's allocator and keeps its counters in the shared
-// file named by OUTSIDE_COUNTS, where another reader finds them.
+// file named by OUTSIDE_COUNTS, where another reader finds them. With
+// OUTSIDE_LIMIT, malloc throws at that many live buffers, in Metal's words.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
 
 #include "mlx/allocator.h"
 
@@ -32,9 +35,14 @@ Counts* shared_counts() {
 
 class Counting : public Allocator {
  public:
-  explicit Counting(Allocator& real) : real_(real), counts_(*shared_counts()) {}
+  explicit Counting(Allocator& real) : real_(real), counts_(*shared_counts()) {
+    const char* limit = getenv("OUTSIDE_LIMIT");
+    limit_ = limit == nullptr ? 0 : atoll(limit);
+  }
 
   Buffer malloc(size_t n) override {
+    if (limit_ > 0 && counts_.live >= limit_)
+      throw std::runtime_error("[metal::malloc] Resource limit (" + std::to_string(limit_) + ") exceeded.");
     Buffer b = real_.malloc(n);
     if (b.ptr() != nullptr) made();
     return b;
@@ -64,6 +72,7 @@ class Counting : public Allocator {
 
   Allocator& real_;
   Counts& counts_;
+  int64_t limit_;
 };
 
 }  // namespace
