@@ -189,7 +189,7 @@ func (d *Daemon) Load(ctx context.Context, p ipc.LoadParams) (*ipc.ModelStatus, 
 	loaded := m.sup.Loaded()
 	d.mu.Lock()
 	m.conf.KeepAlive = keep
-	actions := d.life.Want(m.folder, turn.Bytes(e.Size), keep, time.Now())
+	actions := d.life.Want(m.folder, turn.Bytes(e.Size), keep, m.open, time.Now())
 	d.mu.Unlock()
 	d.act(actions)
 	select {
@@ -261,7 +261,7 @@ func (d *Daemon) Pin(_ context.Context, p ipc.PinParams) error {
 	d.life.Pin(m.folder, p.Pinned, time.Now())
 	var actions []lifecycle.Action
 	if p.Pinned && !d.stopping {
-		actions = d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, time.Now())
+		actions = d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, m.open, time.Now())
 	}
 	v := d.viewLocked(m)
 	d.mu.Unlock()

@@ -11,6 +11,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -41,6 +42,7 @@ type Options struct {
 	Faults  string             // INGOT_FAULTS
 	Verbose bool               // log to standard error too
 	Config  *config.Config
+	Log     io.WriteCloser // takes the log; nil: a file in Home that is rotated
 }
 
 // Daemon answers the server.
@@ -87,7 +89,7 @@ func New(opt Options) (*Daemon, error) {
 	if opt.Launch == nil {
 		opt.Launch = supervise.Exec(opt.Runner...)
 	}
-	logs, err := openLog(opt.Home, opt.Config.LogLevel, opt.Verbose)
+	logs, err := openLog(opt.Home, opt.Config.LogLevel, opt.Verbose, opt.Log)
 	if err != nil {
 		return nil, err
 	}

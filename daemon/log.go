@@ -33,10 +33,11 @@ const (
 type logFile struct {
 	log  zerolog.Logger
 	path string
-	out  *lumberjack.Logger
+	out  io.WriteCloser
 }
 
-func openLog(home, level string, verbose bool) (*logFile, error) {
+// openLog opens the log in home; out, if not nil, takes its lines instead.
+func openLog(home, level string, verbose bool, out io.WriteCloser) (*logFile, error) {
 	lv, err := zerolog.ParseLevel(level)
 	if err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)
@@ -45,8 +46,10 @@ func openLog(home, level string, verbose bool) (*logFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	l := &logFile{path: filepath.Join(dir, "ingotd.log")}
-	l.out = &lumberjack.Logger{Filename: l.path, MaxSize: logMegabytes, MaxBackups: logFiles}
+	l := &logFile{path: filepath.Join(dir, "ingotd.log"), out: out}
+	if out == nil {
+		l.out = &lumberjack.Logger{Filename: l.path, MaxSize: logMegabytes, MaxBackups: logFiles}
+	}
 	if _, err := l.out.Write(nil); err != nil { // so that a log that can't be written is known now
 		return nil, fmt.Errorf("open the log: %w", err)
 	}

@@ -37,8 +37,7 @@ func (d *Daemon) StartTurn(_ context.Context, req *ipc.TurnRequest) (server.Turn
 	r := d.journal.Open(journal.Spec{Model: m.name, Submit: submission(id, req, &m.conf), Linger: req.Linger})
 	d.turns[id] = m
 	m.open++
-	actions := d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, time.Now())
-	actions = append(actions, d.life.Report(m.folder, m.status.State, m.open, time.Now())...)
+	actions := d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, m.open, time.Now())
 	d.mu.Unlock()
 	m.sup.Submit(id)
 	d.act(actions)

@@ -81,11 +81,11 @@ func (m *Manager) slot(name string) *slot {
 	return s
 }
 
-// Want asks for a model to be loaded.
-func (m *Manager) Want(name string, size turn.Bytes, keep time.Duration, now time.Time) []Action {
+// Want asks for a model to be loaded, for so many open turns.
+func (m *Manager) Want(name string, size turn.Bytes, keep time.Duration, open int, now time.Time) []Action {
 	s := m.slot(name)
-	s.size, s.keep, s.idle = size, keep, now
-	if s.wanted == 0 && (!s.state.Resident() || s.state == Unloading) {
+	s.size, s.keep, s.open, s.idle = size, keep, open, now
+	if s.wanted == 0 && s.told != Start && (!s.state.Resident() || s.state == Unloading) {
 		m.count++
 		s.wanted = m.count
 	}
@@ -130,19 +130,22 @@ func (m *Manager) Report(name string, st State, open int, now time.Time) []Actio
 	}
 	changed := st != s.state
 	s.state, s.open = st, open
-	switch {
-	case st == Failed, st == Stalled:
-		s.wanted = 0
-	case st.Resident() && st != Unloading:
-		s.wanted = 0
-	case st == Cold && open > 0 && s.wanted == 0 && s.told != Start:
-		m.count++ // turns came while it was leaving
-		s.wanted = m.count
-	}
 	if changed {
-		s.told = ""
+		s.arrived()
+		if st == Cold && open > 0 && s.wanted == 0 { // turns came while it was leaving
+			m.count++
+			s.wanted = m.count
+		}
 	}
 	return m.plan()
+}
+
+// arrived notes that what was asked of a model has come about, or can't.
+func (s *slot) arrived() {
+	s.told = ""
+	if s.state == Failed || s.state.Resident() && s.state != Unloading {
+		s.wanted = 0
+	}
 }
 
 // Tick unloads what has been idle for too long.

@@ -26,7 +26,9 @@ func newBench(budget turn.Bytes) *bench {
 
 const gib turn.Bytes = 1 << 30
 
-func (b *bench) want(name string, size turn.Bytes) { b.do(b.m.Want(name, size, time.Minute, b.now)) }
+func (b *bench) want(name string, size turn.Bytes) {
+	b.do(b.m.Want(name, size, time.Minute, b.open[name], b.now))
+}
 
 func (b *bench) report(name string, s State) {
 	b.states[name] = s
@@ -157,7 +159,7 @@ func TestIdleModelsExpire(t *testing.T) {
 func TestAFailureIsNotTriedAgainByItself(t *testing.T) {
 	b := newBench(10 * gib)
 	for range 2 {
-		as := b.m.Want("a", gib, time.Minute, b.now)
+		as := b.m.Want("a", gib, time.Minute, 1, b.now)
 		if len(as) != 1 || as[0].Do != Start {
 			t.Fatalf("%v", as)
 		}
@@ -238,7 +240,7 @@ func TestGrantsNeverOverlap(t *testing.T) {
 			now = now.Add(time.Second)
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0, 1:
-				do(m.Want(n, sizes[n], time.Minute, now))
+				do(m.Want(n, sizes[n], time.Minute, 0, now))
 			case 2:
 				if states[n] == Loading {
 					report(n, Ready)

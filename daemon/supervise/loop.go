@@ -153,6 +153,7 @@ func (s *Supervisor) launch(st lifecycle.State) {
 	s.nth++
 	s.loadErr = nil
 	s.status.Progress, s.status.Ready, s.status.Gauge = 0, time.Time{}, wire.Gauge{}
+	s.set(st) // told even if it lasts for a moment: somebody waits for a change
 	proc, err := s.opt.Launch(s.opt.Log)
 	if err != nil {
 		s.hopeless(&wire.Error{Name: "model_failed", Message: fmt.Sprintf("start the runner of %s: %v", s.opt.Model, err)})
