@@ -183,8 +183,9 @@ fn plain_generation(source: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        let Some(len) = rest[start..].find("%}") else { break };
-        let (tag, end) = (&rest[start..start + len], start + len);
+        let Some(len) = rest[start + 2..].find("%}") else { break };
+        let end = start + 2 + len;
+        let tag = &rest[start..end];
         out.push_str(&rest[..start]);
         match tag[2..].trim_matches(|c: char| matches!(c, '-' | '+') || c.is_whitespace()) {
             "generation" => out.push_str(&tag.replace("generation", "if true")),
@@ -216,5 +217,70 @@ impl Write for Bounded {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: Local = Local { seconds: 1_722_000_000, micros: 0 };
+
+    fn rendered(source: &str, context: &str) -> Result<String, String> {
+        Template::compile(source)?.render(context.as_bytes(), NOON)
+    }
+
+    #[test]
+    fn generation_tags_render_their_body() {
+        for (source, want) in [
+            ("a{% generation %}b{% endgeneration %}c", "abc"),
+            ("a {%- generation -%} b {%- endgeneration -%} c", "abc"),
+            ("{% set generation = 1 %}{{ generation }}", "1"),
+            ("{% generation %}{% generation %}x{% endgeneration %}{% endgeneration %}", "x"),
+        ] {
+            assert_eq!(rendered(source, "{}"), Ok(want.into()), "{source}");
+        }
+        for broken in ["{%}generation", "{% generation", "{% generation %}", "{%%}generation"] {
+            assert!(rendered(broken, "{}").is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn tojson_takes_what_pythons_does() {
+        for (source, want) in [
+            ("{{ x|tojson }}", r#"{"b": [1], "a": "é"}"#),
+            ("{{ x|tojson(true) }}", r#"{"b": [1], "a": "\u00e9"}"#),
+            ("{{ x|tojson(false, 1) }}", "{\n \"b\": [\n  1\n ],\n \"a\": \"é\"\n}"),
+            ("{{ x|tojson(indent=none, separators=(',', ':'), sort_keys=true) }}", r#"{"a":"é","b":[1]}"#),
+            ("{{ x.b|tojson(indent='\t') }}", "[\n\t1\n]"),
+        ] {
+            assert_eq!(rendered(source, r#"{"x":{"b":[1],"a":"é"}}"#), Ok(want.into()), "{source}");
+        }
+        for bad in ["{{ 1|tojson(separators=5) }}", "{{ 1|tojson(separators=(1, 2)) }}", "{{ 1|tojson(what=1) }}", "{{ nothing|tojson }}"] {
+            assert!(rendered(bad, "{}").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_iterable() {
+        let source = "{% for v in all %}{{ 'y' if v is iterable else 'n' }}{% endfor %}{{ 'y' if nothing is iterable else 'n' }}";
+        assert_eq!(rendered(source, r#"{"all":[[],{},"s",1,null,true]}"#), Ok("yyynnny".into()));
+    }
+
+    #[test]
+    fn errors_name_the_place_and_are_short() {
+        let e = rendered("a\n{{ raise_exception('no system role') }}", "{}").unwrap_err();
+        assert_eq!(e, "render: invalid operation: no system role (in chat_template:2)");
+        let e = rendered("{{ raise_exception('é' * 100000) }}", "{}").unwrap_err();
+        assert!(e.len() <= MAX_ERROR + 3 && e.ends_with("..."));
+    }
+
+    #[test]
+    fn one_template_serves_many_renders() {
+        let t = Template::compile("{{ x }}").unwrap();
+        for i in 0..3 {
+            assert_eq!(t.render(format!("{{\"x\":{i}}}").as_bytes(), NOON), Ok(i.to_string()));
+        }
+        assert!(t.render(b"[]", NOON).is_err());
     }
 }
