@@ -124,7 +124,7 @@ func (e *Engine) describe() {
 func (e *Engine) Unload() error {
 	return e.dev.Do(func() error {
 		for id := range e.seqs {
-			e.seqs[id].kv.Free()
+			e.seqs[id].free()
 		}
 		clear(e.seqs)
 		e.prefix.evict(e.prefix.count())
@@ -173,6 +173,9 @@ func (e *Engine) Relieve(r step.Relief) {
 	if r.Evict > 0 {
 		_ = e.dev.Do(func() error { e.prefix.evict(r.Evict); return nil })
 	}
+	if r.Evict > 0 {
+		e.settled = false
+	}
 	if r.Settle || r.Evict > 0 {
 		e.settle()
 	}
@@ -181,10 +184,10 @@ func (e *Engine) Relieve(r step.Relief) {
 	}
 }
 
-// settle waits for what the device is about to let go. Where nothing is ever
-// released late there is nothing to wait for.
+// settle waits for what the device is about to let go: on Metal what its
+// completion handlers release, on the CPU what a stream's last task holds.
 func (e *Engine) settle() {
-	if e.dev.Kind() == mlx.GPU && e.ledger.Settle() == nil {
+	if !e.settled && e.ledger.Settle() == nil {
 		e.settled = true
 	}
 }

@@ -144,39 +144,51 @@ func TestManyComeAndGo(t *testing.T) {
 func TestThrows(t *testing.T) {
 	b := load(t, Options{CacheEntries: -1})
 	for _, st := range []step.Step{{}, {Depth: 1}, {Deterministic: true}} {
-		fresh := func() []*talk {
-			ks := []*talk{b.talk(b.words(1, 9), greedy(), 0), b.talk(b.words(2, 300), sampled(logprobs), 0)}
-			b.step(step.Step{}, 200, ks...) // the first talks, the second is within its prompt
-			return ks
-		}
-		ks := fresh()
-		b.step(st, 90, ks...)
-		want, wantProb := [2]turn.TokenID{ks[0].all[1]}, 0.0
-		b.step(st, 90, ks...)
-		want[1], wantProb = ks[1].all[0], ks[1].probs[0]
+		everyThrow(t, b, st, 1)
+	}
+}
+
+// TestThrowsWithMarks does so where a prompt is led and marked.
+func TestThrowsWithMarks(t *testing.T) {
+	b := open(t, Options{}, modeltest.Tiny(t, "qwen3_5_moe", "--layers", "4", "--experts", "4", "--hidden", "128", "--vocab", "384"))
+	everyThrow(t, b, step.Step{}, 7)
+	everyThrow(t, b, step.Step{Depth: 1}, 11)
+}
+
+// everyThrow fails each stride-th allocation of a step.
+func everyThrow(t *testing.T, b *bed, st step.Step, stride int64) {
+	t.Helper()
+	fresh := func() []*talk {
+		ks := []*talk{b.talk(b.words(1, 9), greedy(), 0), b.talk(b.words(2, 300), sampled(logprobs), 0)}
+		b.step(step.Step{}, 120, ks...) // the first talks, the second is within its prompt
+		return ks
+	}
+	end := func(ks []*talk) {
 		for _, k := range ks {
 			b.Close(k.id, false)
 		}
-		for n := int64(1); ; n++ {
-			ks := fresh()
-			if !throwOnce(t, b, st, n, ks) {
-				for _, k := range ks {
-					b.Close(k.id, false)
-				}
-				if n < 20 {
-					t.Errorf("%+v: only %d allocations", st, n-1)
-				}
-				break
+	}
+	ks := fresh()
+	b.step(st, 90, ks...)
+	b.step(st, 90, ks...)
+	want, wantProb := [2]turn.TokenID{ks[0].all[2], ks[1].all[0]}, ks[1].probs[0]
+	end(ks)
+	for n := int64(1); ; n += stride {
+		ks := fresh()
+		b.step(st, 90, ks...)
+		fired := throwOnce(t, b, st, n, ks)
+		if !fired {
+			end(ks)
+			if n < 20 {
+				t.Errorf("%+v: only %d allocations", st, n-1)
 			}
-			b.step(st, 90, ks...)
-			b.step(st, 90, ks...)
-			if ks[0].all[1] != want[0] || ks[1].all[0] != want[1] || ks[1].probs[0] != wantProb {
-				t.Fatalf("%+v, allocation %d: %v %v %v, want %v %v", st, n, ks[0].all, ks[1].all, ks[1].probs, want, wantProb)
-			}
-			for _, k := range ks {
-				b.Close(k.id, false)
-			}
+			return
 		}
+		b.step(st, 90, ks...)
+		if ks[0].all[2] != want[0] || ks[1].all[0] != want[1] || math.Abs(ks[1].probs[0]-wantProb) > 1e-4 {
+			t.Fatalf("%+v, allocation %d: %v %v %v, want %v %v", st, n, ks[0].all, ks[1].all, ks[1].probs, want, wantProb)
+		}
+		end(ks)
 	}
 }
 

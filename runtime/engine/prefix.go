@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ingot/runtime/kv"
+	"ingot/runtime/mlx"
 	"ingot/runtime/step"
 	"ingot/runtime/turn"
 )
@@ -16,6 +17,7 @@ const (
 // sequence is tokens with what the model remembers of them.
 type sequence struct {
 	kv     *kv.Sequence
+	mark   *kv.Mark       // near the end of the prompt, where kv can't be trimmed; nil: none
 	tokens []turn.TokenID // committed
 	grid   int            // steps were laid on this grid of tokens; 0: on none
 	onGrid int            // so many tokens, whole steps of the grid from the start
@@ -32,10 +34,13 @@ func (q *sequence) offers(tokens []turn.TokenID, want, grid int) int {
 		n = min(n, q.onGrid)
 		n -= n % grid
 	}
-	if n > 0 && !q.kv.CanTrim(n) {
-		return 0
+	switch {
+	case n > 0 && q.kv.CanTrim(n):
+		return n
+	case grid == 0 && q.mark != nil && q.mark.Len() <= n && q.kv.CanReturn(q.mark):
+		return q.mark.Len()
 	}
-	return n
+	return 0
 }
 
 func common(a, b []turn.TokenID) int {
@@ -48,14 +53,41 @@ func common(a, b []turn.TokenID) int {
 	return n
 }
 
-// cut forgets all but n tokens. CanTrim must hold.
+// cut forgets all but n tokens, which offers must have returned.
 func (q *sequence) cut(n int) error {
-	if err := q.kv.Trim(n); err != nil {
+	if err := q.goBack(n); err != nil {
 		return err
 	}
 	q.tokens = q.tokens[:n]
 	q.onGrid = min(q.onGrid, n)
+	if q.mark != nil && q.mark.Len() > n {
+		q.setMark(nil)
+	}
 	return nil
+}
+
+func (q *sequence) goBack(n int) error {
+	if q.kv.CanTrim(n) {
+		return q.kv.Trim(n)
+	}
+	return q.kv.Return(q.mark)
+}
+
+func (q *sequence) fork(s *mlx.Scope, n int) (*kv.Sequence, error) {
+	if q.kv.CanTrim(n) {
+		return q.kv.ForkAt(s, n)
+	}
+	return q.kv.ForkMark(s, q.mark)
+}
+
+func (q *sequence) setMark(m *kv.Mark) {
+	q.mark.Free()
+	q.mark = m
+}
+
+func (q *sequence) free() {
+	q.setMark(nil)
+	q.kv.Free()
 }
 
 // grew books a committed row.
@@ -67,7 +99,8 @@ func (q *sequence) grew(tokens []turn.TokenID, deterministic bool) {
 }
 
 func (q *sequence) cost() step.Kept {
-	return step.Kept{Buffers: turn.Buffers(q.kv.Buffers()), Bytes: turn.Bytes(q.kv.Bytes())}
+	buffers, bytes := q.mark.Cost()
+	return step.Kept{Buffers: turn.Buffers(q.kv.Buffers() + buffers), Bytes: turn.Bytes(q.kv.Bytes() + bytes)}
 }
 
 // prefixes keeps the sequences of finished turns, the least recently used
@@ -117,7 +150,7 @@ func (p *prefixes) use(at int) {
 func (p *prefixes) put(q *sequence) {
 	for i := len(p.entries) - 1; i >= 0; i-- {
 		if old := p.entries[i]; len(old.tokens) <= len(q.tokens) && q.offers(old.tokens, len(old.tokens), old.grid) == len(old.tokens) {
-			p.take(i).kv.Free()
+			p.take(i).free()
 		}
 	}
 	p.append(q, q.cost())
@@ -137,7 +170,7 @@ func (p *prefixes) remove(at int) {
 // evict gives up the n least recently used.
 func (p *prefixes) evict(n int) {
 	for range min(n, len(p.entries)) {
-		p.take(0).kv.Free()
+		p.take(0).free()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"ingot/models/modeltest"
 	"ingot/runtime/step"
 	"ingot/runtime/turn"
 )
@@ -186,4 +187,57 @@ func TestNoRoomForACopy(t *testing.T) {
 	}
 	b.Close(f.id, false)
 	b.Close(k.id, false)
+}
+
+// TestPrefixOfARecurrentModel: states that can't be trimmed are there at the
+// end of a turn and a little before the end of its prompt.
+func TestPrefixOfARecurrentModel(t *testing.T) {
+	folder := modeltest.Tiny(t, "qwen3_5_moe", "--layers", "8", "--experts", "8", "--hidden", "128", "--vocab", "512")
+	b, cold := open(t, Options{}, folder), open(t, Options{CacheEntries: -1}, folder)
+	prompt := b.words(1, 150)
+	for name, c := range map[string]struct {
+		next   func(said []turn.TokenID) []turn.TokenID
+		cached int
+	}{
+		"goes on":             {func(said []turn.TokenID) []turn.TokenID { return slices.Concat(prompt, said, b.words(2, 20)) }, 159},
+		"said otherwise":      {func([]turn.TokenID) []turn.TokenID { return slices.Concat(prompt, b.words(3, 30)) }, 142},
+		"once more":           {func([]turn.TokenID) []turn.TokenID { return prompt }, 142},
+		"differs at the end":  {func([]turn.TokenID) []turn.TokenID { return slices.Concat(prompt[:145], b.words(4, 10)) }, 142},
+		"differs before that": {func([]turn.TokenID) []turn.TokenID { return slices.Concat(prompt[:100], b.words(5, 60)) }, 0},
+	} {
+		first := b.talk(prompt, greedy(), 0)
+		b.step(step.Step{}, 100, first)
+		b.until(10, step.Step{}, 100, first)
+		b.Close(first.id, true)
+		next := c.next(first.all)
+		got := b.talk(next, greedy(), 0)
+		if got.cached != c.cached {
+			t.Errorf("%s: %d tokens cached, want %d", name, got.cached, c.cached)
+		}
+		b.until(10, step.Step{}, 100, got)
+		if want := cold.alone(next, greedy(), 10); !slices.Equal(got.all, want.all) {
+			t.Errorf("%s: %v, cold %v", name, got.all, want.all)
+		}
+		b.Close(got.id, true)
+		b.ClearPrefixes()
+	}
+}
+
+// TestMarkOfARunningTurnIsCopied while it goes on.
+func TestMarkOfARunningTurnIsCopied(t *testing.T) {
+	folder := modeltest.Tiny(t, "qwen3_5_moe", "--layers", "8", "--experts", "8", "--hidden", "128", "--vocab", "512")
+	b := open(t, Options{}, folder)
+	prompt := b.words(1, 100)
+	first := b.talk(prompt, greedy(), 0)
+	b.until(3, step.Step{}, 128, first)
+	second := b.talk(prompt, greedy(), 0)
+	if second.cached != 92 {
+		t.Errorf("%d tokens cached", second.cached)
+	}
+	b.until(12, step.Step{}, 128, first, second)
+	if !slices.Equal(first.all, second.all) {
+		t.Errorf("%v, then %v", first.all, second.all)
+	}
+	b.Close(first.id, false)
+	b.Close(second.id, false)
 }

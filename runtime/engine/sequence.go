@@ -58,7 +58,7 @@ func (e *Engine) reuse(tokens []turn.TokenID, want, grid int) (*sequence, error)
 	}
 	q := e.prefix.take(at)
 	if err := q.cut(n); err != nil {
-		q.kv.Free()
+		q.free()
 		return nil, err
 	}
 	e.stats.Lent++
@@ -92,7 +92,7 @@ func (e *Engine) copyOf(q *sequence, n int) (*sequence, error) {
 func (e *Engine) fork(q *sequence, n int) (*sequence, error) {
 	s := e.dev.NewScope()
 	defer s.Close()
-	c, err := q.kv.ForkAt(s, n)
+	c, err := q.fork(s, n)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (e *Engine) Close(id step.SeqID, keep bool) {
 	delete(e.seqs, id)
 	_ = e.dev.Do(func() error {
 		if !keep || len(q.tokens) < worthReuse || e.prefix.most == 0 || e.detach(q.kv) != nil {
-			q.kv.Free()
+			q.free()
 			return nil
 		}
 		e.prefix.put(q)

@@ -21,6 +21,8 @@ import (
 //	Step
 //	├─ check         the caller's mistakes, before anything is touched
 //	├─ on the device thread: attempt
+//	│  ├─ lead       prompts of recurrent models, but for their last tokens;
+//	│  │             marked there
 //	│  ├─ pass       forward, evaluate logits and states, read; once,
 //	│  │             or once a row where rows must not see each other
 //	│  └─ commit | rollback, all sequences
@@ -36,6 +38,7 @@ func (e *Engine) Step(st *step.Step) (*step.Result, error) {
 	got := harvest{vocab: e.info.Vocab, picked: make([]sample.Picked, samplers(st.Rows))}
 	if err := e.dev.Do(func() error { return e.attempt(st, seqs, &got) }); err != nil {
 		e.stats.Failed++
+		e.flush()
 		return nil, fault(err)
 	}
 	e.rows = got.rows[:0]
@@ -45,6 +48,17 @@ func (e *Engine) Step(st *step.Step) (*step.Result, error) {
 		Picked: got.picked, Live: c.Buffers, PeakLive: c.PeakBuffers, Bytes: c.Bytes, PeakBytes: c.PeakBytes,
 		Elapsed: time.Since(began),
 	}, nil
+}
+
+// flush waits until all that a failed attempt took is given back. MLX holds
+// temporaries of the operation that threw until the next one: it gets one.
+func (e *Engine) flush() {
+	_ = e.dev.Do(func() error {
+		s := e.dev.NewScope()
+		defer s.Close()
+		return s.Eval(s.Neg(s.Scalar(1)))
+	})
+	e.settle()
 }
 
 // check resolves the rows' sequences and refuses what breaks the contract.
@@ -83,17 +97,38 @@ func samplers(rows []step.Row) (n int) {
 // attempt computes a step and commits it, or undoes it.
 func (e *Engine) attempt(st *step.Step, seqs []*sequence, got *harvest) error {
 	got.rows = e.rows
-	err := e.passes(st, seqs, got)
+	led, rows, err := e.lead(st, seqs)
 	if err == nil {
-		for i, r := range st.Rows {
-			seqs[i].kv.Commit(len(r.Tokens))
-			seqs[i].grew(r.Tokens, st.Deterministic)
-		}
-		return nil
+		err = e.passes(rows, st, seqs, got)
 	}
+	if err != nil {
+		return e.undo(err, led, seqs)
+	}
+	for i, r := range rows {
+		seqs[i].kv.Commit(len(r.Tokens))
+		seqs[i].grew(st.Rows[i].Tokens, st.Deterministic)
+	}
+	for _, l := range led {
+		l.keep()
+	}
+	return nil
+}
+
+// undo takes every sequence back to where it was.
+func (e *Engine) undo(err error, led []*lead, seqs []*sequence) error {
 	for _, q := range seqs {
 		if lost := q.kv.Rollback(); lost != nil {
 			err = errors.Join(err, fmt.Errorf("%w: rollback: %w", mlx.ErrDevice, lost))
+		}
+	}
+	for _, l := range led {
+		if lost := l.drop(); lost != nil {
+			err = errors.Join(err, fmt.Errorf("%w: return to mark: %w", mlx.ErrDevice, lost))
+		}
+	}
+	if f := step.FaultOf(fault(err)); f == step.FaultBuffers || f == step.FaultBytes {
+		for _, q := range e.seqs { // room is short: answers come before prefixes
+			q.setMark(nil)
 		}
 	}
 	return err
@@ -101,12 +136,12 @@ func (e *Engine) attempt(st *step.Step, seqs []*sequence, got *harvest) error {
 
 // passes runs all rows at once, or one by one: then none's numbers depend on
 // another's being there.
-func (e *Engine) passes(st *step.Step, seqs []*sequence, got *harvest) error {
+func (e *Engine) passes(rows []step.Row, st *step.Step, seqs []*sequence, got *harvest) error {
 	if !st.Deterministic {
-		return e.pass(st.Rows, seqs, st.Depth, got)
+		return e.pass(rows, seqs, st.Depth, got)
 	}
-	for i := range st.Rows {
-		if err := e.pass(st.Rows[i:i+1], seqs[i:i+1], st.Depth, got); err != nil {
+	for i := range rows {
+		if err := e.pass(rows[i:i+1], seqs[i:i+1], st.Depth, got); err != nil {
 			return err
 		}
 	}
