@@ -49,7 +49,7 @@ $(STATIC): deps.lock | deps
 
 bench: build fixtures ; @$(GO) run ./runtime/bench
 soak: build fixtures
-	INGOT_SOAK=1 $(GO) test -v -timeout 120m -run Soak ./...
+	INGOT_SOAK=1 $(GO) test -v -count=1 -timeout 120m -run Soak ./daemon/e2e ./runtime/engine
 
 clean:
 	rm -rf bin dist $(RS)/target

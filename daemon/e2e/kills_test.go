@@ -139,7 +139,7 @@ func killer(t *testing.T, h *house, model string, kills int, spoke []atomic.Int6
 			t.Error(err)
 		}
 		for c := range spoke {
-			for spoke[c].Load() <= times[len(times)-1].Add(50*time.Millisecond).UnixNano() && time.Since(times[len(times)-1]) < patience {
+			for spoke[c].Load() <= times[len(times)-1].Add(inFlight).UnixNano() && time.Since(times[len(times)-1]) < patience {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
@@ -182,11 +182,15 @@ func median(sorted []time.Duration) time.Duration {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
+// inFlight is how long after a kill tokens of before may still be coming.
+const inFlight = 50 * time.Millisecond
+
 // silence is the time from a kill until the answer went on, where it was
 // under way.
 func (s *said) silence(kill time.Time) (time.Duration, bool) {
+	heard := kill.Add(inFlight)
 	for i := 1; i < len(s.when); i++ {
-		if s.when[i-1].Before(kill) && s.when[i].After(kill) {
+		if s.when[i-1].Before(heard) && s.when[i].After(heard) && s.when[0].Before(kill) {
 			return s.when[i].Sub(kill), true
 		}
 	}

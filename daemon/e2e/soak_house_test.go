@@ -29,6 +29,7 @@ type edition struct {
 	prompt   int // tokens of the long prompt
 	limits   int // limits between rest plus 15% and the natural peak
 	pairs    int // of limited and unlimited prompts, for speed
+	paired   int // tokens of those
 	tokens   int // generated in one turn
 	requests int
 	kills    int // for each mode
@@ -38,11 +39,11 @@ type edition struct {
 func soak() edition {
 	switch {
 	case os.Getenv("INGOT_SOAK") != "":
-		return edition{prompt: 16384, limits: 8, pairs: 7, tokens: 10_000, requests: 3000, kills: 100}
+		return edition{prompt: 16384, limits: 8, pairs: 7, paired: 16384, tokens: 10_000, requests: 3000, kills: 100}
 	case raced:
-		return edition{prompt: 600, limits: 1, pairs: 1, tokens: 50, requests: 24, kills: 1}
+		return edition{prompt: 600, limits: 1, pairs: 1, paired: 200, tokens: 200, requests: 24, kills: 1}
 	}
-	return edition{prompt: 4096, limits: 3, pairs: 1, tokens: 1000, requests: 300, kills: 10}
+	return edition{prompt: 4096, limits: 3, pairs: 1, paired: 1000, tokens: 1000, requests: 300, kills: 10}
 }
 
 const tinyName = "tiny-moe"

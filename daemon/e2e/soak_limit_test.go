@@ -119,9 +119,9 @@ func reasons(steps []turn.PrefillStep) string {
 func TestSoakSpeed(t *testing.T) {
 	e := soak()
 	n := newNote(t, "speed", "Speed under a limit")
-	r, free := unlimited(t, words(1, e.prompt))
+	r, free := unlimited(t, words(1, e.paired))
 	extra := free.done.Report.Buffers.Peak - r.all()
-	n.say("Prefill of %d tokens, medians of %d interleaved pairs; each daemon has answered one such prompt before.\n", e.prompt, e.pairs)
+	n.say("Prefill of %d tokens, medians of %d interleaved pairs; each daemon has answered one such prompt before.\n", e.paired, e.pairs)
 	n.say("| limit | of the extra | tok/s | without a limit | ratio |\n| --- | --- | --- | --- | --- |")
 	for _, percent := range []turn.Buffers{60, 80} {
 		limit := r.all() + extra*percent/100
@@ -130,7 +130,7 @@ func TestSoakSpeed(t *testing.T) {
 			tight, _ := loaded(t, limit)
 			var with, without, ratio []float64
 			for i := range e.pairs + 1 {
-				p := words(uint64(100+i), e.prompt)
+				p := words(uint64(100+i), e.paired)
 				a, b := tight.say(p, 1).done.Report.Prefill.TokS, wide.say(p, 1).done.Report.Prefill.TokS
 				if i > 0 || e.pairs == 1 {
 					with, without, ratio = append(with, a), append(without, b), append(ratio, a/b)
