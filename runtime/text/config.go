@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"ingot/runtime/turn"
@@ -38,6 +39,16 @@ func ReadConfig(folder fs.FS) (*Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// Stops are the ids that end an answer: StopIDs, and the eos token, which some
+// folders name in tokenizer_config.json alone. find looks up a token by its spelling.
+func (c *Config) Stops(find func(token string) (turn.TokenID, bool)) []turn.TokenID {
+	stops := slices.Clone(c.StopIDs)
+	if id, ok := find(c.Special["eos_token"]); ok && !slices.Contains(stops, id) {
+		stops = append(stops, id)
+	}
+	return stops
 }
 
 func (c *Config) readJinja(folder fs.FS) error {

@@ -68,6 +68,27 @@ func TestSpecialTokensAndStops(t *testing.T) {
 	}
 }
 
+func TestStops(t *testing.T) {
+	find := func(s string) (turn.TokenID, bool) {
+		id, ok := map[string]turn.TokenID{"</s>": 2, "<end>": 7}[s]
+		return id, ok
+	}
+	for _, tc := range []struct {
+		c    Config
+		want []turn.TokenID
+	}{
+		{Config{}, nil},
+		{Config{StopIDs: []turn.TokenID{7}}, []turn.TokenID{7}},
+		{Config{StopIDs: []turn.TokenID{7}, Special: map[string]string{"eos_token": "<end>"}}, []turn.TokenID{7}},
+		{Config{StopIDs: []turn.TokenID{7}, Special: map[string]string{"eos_token": "</s>"}}, []turn.TokenID{7, 2}},
+		{Config{Special: map[string]string{"eos_token": "<lost>"}}, nil},
+	} {
+		if got := tc.c.Stops(find); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: got %v, want %v", tc.c, got, tc.want)
+		}
+	}
+}
+
 func TestBrokenFoldersAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		fs   fs.FS

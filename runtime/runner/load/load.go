@@ -42,7 +42,7 @@ func (Loader) Words(folder string) (runner.Words, error) {
 		return nil, fmt.Errorf("%s: tokenizer.json: %w", folder, err)
 	}
 	p := text.NewPrompter(tok, cfg, func(source string) (text.Template, error) { return textkit.CompileTemplate(source) })
-	return &words{Tokenizer: tok, prompter: p, stops: cfg.StopIDs}, nil
+	return &words{Tokenizer: tok, prompter: p, stops: cfg.Stops(tok.TokenID)}, nil
 }
 
 // words is a tokenizer with its templates.
