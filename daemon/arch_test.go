@@ -84,6 +84,7 @@ var testLaw = map[string]string{
 	"ipc/client":                       "ipc/server ipc/server/servertest",
 	"ipc/server":                       "ipc/server/servertest",
 	"models/*":                         "models/modeltest runtime/turn",
+	"models/nn":                        "models/modeltest",
 	"runtime/engine":                   "models/all models/modeltest runtime/governor runtime/sched runtime/sched/schedtest",
 	"runtime/runner":                   "runtime/governor runtime/sched/schedtest runtime/step",
 	"runtime/runner/faults":            "runtime/sample runtime/sched/schedtest runtime/turn",

@@ -102,7 +102,7 @@ func New(opt Options) (*Daemon, error) {
 		models: map[string]*model{}, turns: map[turn.ID]*model{},
 	}
 	d.bus = bus.New(d.status)
-	d.journal = journal.New(journal.Options{Linger: d.cfg.Linger, Flow: d.flow, Gone: d.gone})
+	d.journal = journal.New(journal.Options{Linger: d.cfg.Linger, Flow: d.flow, Gone: d.gone, Ended: d.finished})
 	d.ticking.Go(d.tick)
 	return d, nil
 }

@@ -225,7 +225,7 @@ func TestTheQueueHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, "max_turns = 1\nmax_queue = 1", "tiny")
 		defer s.close()
-		a, b := s.start("tiny", "tokens 10 pause 1s", false), s.start("tiny", "tokens 1", false)
+		a, b := s.start("tiny", "tokens 10 pause 1s", false), s.start("tiny", "tokens 10 pause 1s", false)
 		text := "x"
 		_, err := s.StartTurn(bg, &ipc.TurnRequest{Model: "tiny", Text: &text, Params: turn.Neutral()})
 		if e := s.wantError(err, ipc.QueueFull); e.Data["retry_after_s"] == nil {
@@ -412,4 +412,21 @@ func TestBufferLimit(t *testing.T) {
 	if physicalMemory() < 1<<28 {
 		t.Error("this machine has no memory")
 	}
+}
+
+func TestARequestRightBehindAFailureIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, "", "tiny")
+		defer s.close()
+		s.fleet.Options.Fail = 1
+		first := s.start("tiny", "tokens 1", false)
+		answered := make(chan turn.Event)
+		go func() {
+			s.finish(first)
+			answered <- s.answer("tiny", "tokens 2")
+		}()
+		if ev := <-answered; ev.Done == nil {
+			t.Errorf("%+v", ev)
+		}
+	})
 }

@@ -93,7 +93,7 @@ func (d *Daemon) changed(m *model, st supervise.Status) {
 	was := m.status
 	m.status = st
 	notable := was.State != st.State || was.PID != st.PID || was.Restarts != st.Restarts || was.Open != st.Open
-	actions := d.life.Report(m.folder, st.State, m.open, time.Now())
+	actions := d.life.Report(m.folder, st.State, m.open, st.Open, time.Now())
 	if st.Err != nil && was.Err != st.Err {
 		d.troubleLocked(fromWire(st.Err), m.name)
 	}

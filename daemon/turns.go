@@ -34,11 +34,12 @@ func (d *Daemon) StartTurn(_ context.Context, req *ipc.TurnRequest) (server.Turn
 		return nil, ipc.Errorf(ipc.QueueFull, "%d turns wait for %s already", m.open, m.name).With("retry_after_s", 1)
 	}
 	id := turn.ID(fmt.Sprintf("t%016x", rand.Uint64()))
-	r := d.journal.Open(journal.Spec{Model: m.name, Submit: submission(id, req, &m.conf), Linger: req.Linger})
+	spec := journal.Spec{Model: m.name, Submit: submission(id, req, &m.conf), Linger: req.Linger}
 	d.turns[id] = m
 	m.open++
 	actions := d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, m.open, time.Now())
 	d.mu.Unlock()
+	r := d.journal.Open(spec)
 	m.sup.Submit(id)
 	d.act(actions)
 	return view{r}, nil
@@ -137,11 +138,7 @@ func (t turns) Prompted(p *wire.Prompt)                          { t.d.journal.P
 func (t turns) Stepped(s *wire.Step) bool                        { return t.d.journal.Stepped(s) }
 func (t turns) Failed(id turn.ID, err *wire.Error)               { t.d.fail(id, fromWire(err)) }
 
-func (t turns) Cancelled(id turn.ID) {
-	if s, ok := t.d.journal.Cancelled(id); ok {
-		t.d.finished(&s)
-	}
-}
+func (t turns) Cancelled(id turn.ID) { t.d.journal.Cancelled(id) }
 
 func (t turns) Ended(e *wire.End) {
 	if e.Done == nil {
@@ -152,18 +149,13 @@ func (t turns) Ended(e *wire.End) {
 		t.d.fail(e.Turn, fromWire(err))
 		return
 	}
-	if s, ok := t.d.journal.Done(e.Turn, e.Done); ok {
-		t.d.finished(&s)
-	}
+	t.d.journal.Done(e.Turn, e.Done)
 }
 
-func (d *Daemon) fail(id turn.ID, err *ipc.Error) {
-	if s, ok := d.journal.Failed(id, *err.Failure()); ok {
-		d.finished(&s)
-	}
-}
+func (d *Daemon) fail(id turn.ID, err *ipc.Error) { d.journal.Failed(id, *err.Failure()) }
 
-// finished records the end of a turn: once for each.
+// finished records the end of a turn: once for each, before its client hears
+// of it.
 func (d *Daemon) finished(s *journal.Summary) {
 	rep := report(s)
 	d.logTurn(s, &rep)
@@ -179,7 +171,7 @@ func (d *Daemon) finished(s *journal.Summary) {
 	}
 	m.open--
 	m.used = time.Now()
-	actions := d.life.Report(m.folder, m.status.State, m.open, time.Now())
+	actions := d.life.Report(m.folder, m.status.State, m.open, m.status.Open, time.Now())
 	d.mu.Unlock()
 	d.bus.Turn(rep)
 	d.act(actions)

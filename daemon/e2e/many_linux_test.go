@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ingot/ipc"
 	"ingot/runtime/turn"
 )
 
@@ -77,7 +78,7 @@ func TestManyRequests(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	var tenth footprint
 	for i := range n {
-		if i == 20 {
+		if i == 10 {
 			tenth = h.footprint()
 		}
 		h.request(i, rng)
@@ -119,7 +120,7 @@ func (h *house) request(i int, rng *rand.Rand) {
 		h.t.Fatalf("request %d: %s %v", i, line, err)
 	}
 	time.Sleep(time.Duration(rng.IntN(150)) * time.Millisecond)
-	if err := h.client.Call(context.Background(), "turn.cancel", map[string]turn.ID{"turn": r.Result.Turn}, nil); err != nil {
+	if err := h.client.Cancel(context.Background(), ipc.TurnRef{Turn: r.Result.Turn}); err != nil {
 		h.t.Fatalf("request %d: %v", i, err)
 	}
 	for !strings.Contains(string(line), `"type":"done"`) {

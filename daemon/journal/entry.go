@@ -26,6 +26,7 @@ type entry struct {
 	events []record
 	first  int64 // seq of events[0]
 	kept   int   // bytes of events
+	ending bool  // its final event is on its way
 	final  bool
 	ended  time.Time
 

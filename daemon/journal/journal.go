@@ -40,6 +40,9 @@ type Options struct {
 	// locks, maybe from within any call, and must not block.
 	Flow func(id turn.ID, parked bool)
 	Gone func(id turn.ID)
+
+	// Ended hears of each turn's end, just before its client does.
+	Ended func(*Summary)
 }
 
 func (o *Options) fill() {
@@ -55,6 +58,9 @@ func (o *Options) fill() {
 	}
 	if o.Gone == nil {
 		o.Gone = func(turn.ID) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(*Summary) {}
 	}
 }
 
@@ -134,7 +140,7 @@ func (j *Journal) attachLocked(e *entry, from int64) *Reader {
 func (j *Journal) change(id turn.ID, f func(e *entry)) bool {
 	j.mu.Lock()
 	e := j.turns[id]
-	if e == nil || e.final {
+	if e == nil || e.final || e.ending {
 		j.mu.Unlock()
 		return false
 	}

@@ -55,14 +55,19 @@ func drain(t interface{ Fatalf(string, ...any) }, r *Reader) (evs []turn.Event, 
 }
 
 func TestEventsAreNumberedAndEndOnce(t *testing.T) {
-	j, _ := fixed(Options{})
+	ended := 0
+	j, _ := fixed(Options{Ended: func(s *Summary) {
+		if ended++; s.Turn != "a" || s.Event.Done == nil {
+			t.Errorf("%+v", s)
+		}
+	}})
 	r := j.Open(spec("a", false))
 	j.Tell("a", turn.Event{Type: turn.EventLoading, Loading: &turn.Loading{}})
 	j.Stepped(token("a", "x"))
-	if s, ok := j.Done("a", &turn.Done{FinishReason: turn.FinishStop}); !ok || s.Event.Done == nil {
+	if !j.Done("a", &turn.Done{FinishReason: turn.FinishStop}) || ended != 1 {
 		t.Fatal("the first end is refused")
 	}
-	if _, ok := j.Failed("a", turn.Failure{}); ok {
+	if j.Failed("a", turn.Failure{}) || ended != 1 {
 		t.Error("a second end is taken")
 	}
 	if j.Stepped(token("a", "y")) {
@@ -84,7 +89,8 @@ func TestEventsAreNumberedAndEndOnce(t *testing.T) {
 }
 
 func TestASubmissionIsAResumeOnceThePromptIsKnown(t *testing.T) {
-	j, clk := fixed(Options{})
+	var sum *Summary
+	j, clk := fixed(Options{Ended: func(s *Summary) { sum = s }})
 	r := j.Open(spec("a", true))
 	j.Tell("a", turn.Event{Type: turn.EventLoading, Loading: &turn.Loading{}})
 	clk.advance(time.Second)
@@ -107,7 +113,7 @@ func TestASubmissionIsAResumeOnceThePromptIsKnown(t *testing.T) {
 		t.Fatalf("third: %+v %+v", s, s.Resume)
 	}
 	j.Resumed("a")
-	sum, _ := j.Done("a", &turn.Done{})
+	j.Done("a", &turn.Done{})
 	if rep := sum.Event.Done.Report; rep.Resumed != 2 || rep.LoadMS != 1000 || rep.QueueMS != 0 {
 		t.Errorf("report %+v", rep)
 	}
@@ -118,14 +124,15 @@ func TestASubmissionIsAResumeOnceThePromptIsKnown(t *testing.T) {
 }
 
 func TestACancelledTurnCountsWhatItDelivered(t *testing.T) {
-	j, _ := fixed(Options{})
+	var s *Summary
+	j, _ := fixed(Options{Ended: func(end *Summary) { s = end }})
 	sp := spec("a", false)
 	sp.Submit.Params.N = 2
 	j.Open(sp)
 	j.Submission("a")
 	j.Prompted(&wire.Prompt{Turn: "a", Tokens: make([]turn.TokenID, 5), Params: sp.Submit.Params})
 	j.Stepped(&wire.Step{Turn: "a", Choices: []wire.Advance{{Choice: 0, Tokens: []turn.TokenID{7, 8}, Finish: turn.FinishStop}}})
-	s, _ := j.Cancelled("a")
+	j.Cancelled("a")
 	d := s.Event.Done
 	if d.Usage.TotalTokens != 7 || d.FinishReasons[0] != turn.FinishStop || d.FinishReasons[1] != turn.FinishCancelled {
 		t.Errorf("%+v", d)
@@ -299,7 +306,7 @@ func TestBounds(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				if rapid.IntRange(0, 9).Draw(t, "luck") == 0 {
-					_, ok := j.Done("a", &turn.Done{})
+					ok := j.Done("a", &turn.Done{})
 					if ok == ended {
 						t.Fatalf("end taken: %v, it had ended: %v", ok, ended)
 					}

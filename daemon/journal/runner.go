@@ -102,7 +102,7 @@ type Summary struct {
 // Done ends a turn that its runner answered. What only the daemon knows of
 // the report (waiting, resumes) is filled in. A turn ends once: false, if it
 // was over.
-func (j *Journal) Done(id turn.ID, d *turn.Done) (Summary, bool) {
+func (j *Journal) Done(id turn.ID, d *turn.Done) bool {
 	return j.end(id, func(e *entry) turn.Event {
 		out := *d
 		j.completeLocked(e, &out.Report)
@@ -111,7 +111,7 @@ func (j *Journal) Done(id turn.ID, d *turn.Done) (Summary, bool) {
 }
 
 // Cancelled ends a turn that no runner has, with what it had delivered.
-func (j *Journal) Cancelled(id turn.ID) (Summary, bool) {
+func (j *Journal) Cancelled(id turn.ID) bool {
 	return j.end(id, func(e *entry) turn.Event {
 		d := &turn.Done{FinishReason: turn.FinishCancelled}
 		if n := e.submit.Params.N; n > 1 {
@@ -143,28 +143,38 @@ func (e *entry) usage() turn.Usage {
 }
 
 // Failed ends a turn that could not be answered.
-func (j *Journal) Failed(id turn.ID, f turn.Failure) (Summary, bool) {
+func (j *Journal) Failed(id turn.ID, f turn.Failure) bool {
 	return j.end(id, func(*entry) turn.Event {
 		return turn.Event{Type: turn.EventError, Failure: &f}
 	})
 }
 
-func (j *Journal) end(id turn.ID, f func(e *entry) turn.Event) (s Summary, ok bool) {
-	j.change(id, func(e *entry) {
-		now, ev := j.opt.Now(), f(e)
-		e.add(ev, now, j.opt.Keep)
-		s = Summary{Turn: id, Model: e.model, Born: e.born, Took: now.Sub(e.born), Event: ev,
-			Usage: e.usage(), Resumed: e.resumed, Seed: e.submit.Params.Seed}
-		ok = true
-		e.submit, e.chosen = wire.Submit{Turn: id}, nil // of no further use
-		if e.reader == nil && !e.linger {
-			delete(j.turns, id)
-		}
-	})
-	if ok {
-		j.squeeze()
+// end ends a turn once. Ended hears of it before the client does, so that a
+// client that asks for the daemon's state next finds its turn there.
+func (j *Journal) end(id turn.ID, f func(e *entry) turn.Event) bool {
+	j.mu.Lock()
+	e := j.turns[id]
+	if e == nil || e.final || e.ending {
+		j.mu.Unlock()
+		return false
 	}
-	return s, ok
+	e.ending = true
+	ev := f(e)
+	s := Summary{Turn: id, Model: e.model, Born: e.born, Took: j.opt.Now().Sub(e.born), Event: ev,
+		Usage: e.usage(), Resumed: e.resumed, Seed: e.submit.Params.Seed}
+	j.mu.Unlock()
+	j.opt.Ended(&s)
+	j.mu.Lock()
+	e.add(ev, j.opt.Now(), j.opt.Keep)
+	e.submit, e.chosen = wire.Submit{Turn: id}, nil // of no further use
+	if e.reader == nil && !e.linger {
+		delete(j.turns, id)
+	}
+	after := j.settleLocked(e)
+	j.mu.Unlock()
+	after()
+	j.squeeze()
+	return true
 }
 
 // completeLocked fills in what the daemon knows of a report.

@@ -21,7 +21,7 @@ func (j *Journal) Sweep() {
 		case !e.final && e.reader == nil && e.linger && now.Sub(e.left) >= j.opt.Linger:
 			e.linger = false // nobody may come back any more
 			gone = append(gone, id)
-		case !e.final && e.reader != nil && e.unread == 0 && now.Sub(e.spoke) >= j.opt.Quiet:
+		case !e.final && !e.ending && e.reader != nil && e.unread == 0 && now.Sub(e.spoke) >= j.opt.Quiet:
 			e.add(turn.Event{Type: turn.EventWaiting, Waiting: &turn.Waiting{Phase: e.phase}}, now, j.opt.Keep)
 		}
 	}

@@ -52,7 +52,7 @@ type slot struct {
 	keep   time.Duration
 	pinned bool
 	state  State
-	open   int       // turns and questions that need it
+	open   int       // turns that need it
 	wanted uint64    // place in the line of those to be loaded; 0: not wanted
 	idle   time.Time // since when nothing needs it
 	told   Verb      // Start or Stop, until the state shows it
@@ -121,9 +121,9 @@ func (m *Manager) Drop(name string) []Action {
 	return []Action{m.stop(s)}
 }
 
-// Report takes the supervisor's word on a model: its state, and how many
-// turns and questions need it.
-func (m *Manager) Report(name string, st State, open int, now time.Time) []Action {
+// Report takes the supervisor's word on a model: its state, how many turns
+// need the model, and how many of them the supervisor holds by now.
+func (m *Manager) Report(name string, st State, open, held int, now time.Time) []Action {
 	s := m.slot(name)
 	if open == 0 && s.open > 0 || st != s.state {
 		s.idle = now
@@ -132,10 +132,12 @@ func (m *Manager) Report(name string, st State, open int, now time.Time) []Actio
 	s.state, s.open = st, open
 	if changed {
 		s.arrived()
-		if st == Cold && open > 0 && s.wanted == 0 { // turns came while it was leaving
-			m.count++
-			s.wanted = m.count
-		}
+	}
+	if !st.Resident() && held > 0 && s.wanted == 0 && s.told != Start {
+		// Turns came while it was leaving, or while its load was failing; those
+		// that the failure was for are not held any more.
+		m.count++
+		s.wanted = m.count
 	}
 	return m.plan()
 }

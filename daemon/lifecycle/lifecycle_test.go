@@ -32,7 +32,7 @@ func (b *bench) want(name string, size turn.Bytes) {
 
 func (b *bench) report(name string, s State) {
 	b.states[name] = s
-	b.do(b.m.Report(name, s, b.open[name], b.now))
+	b.do(b.m.Report(name, s, b.open[name], b.open[name], b.now))
 }
 
 func (b *bench) turns(name string, n int) {
@@ -186,6 +186,16 @@ func TestTurnsThatCameWhileItWasLeavingBringItBack(t *testing.T) {
 	b.expect(t, "start a")
 }
 
+func TestATurnThatCameWhileALoadFailedIsServed(t *testing.T) {
+	b := newBench(10 * gib)
+	b.m.Want("a", gib, time.Minute, 1, b.now)
+	b.open["a"] = 1
+	b.report("a", Loading)
+	b.m.Want("a", gib, time.Minute, 1, b.now) // the first has failed, this is the next
+	b.report("a", Failed)
+	b.expect(t, "start a")
+}
+
 func TestAStopThatWasDeclinedIsForgotten(t *testing.T) {
 	b := newBench(10 * gib)
 	b.want("a", gib)
@@ -212,7 +222,7 @@ func TestGrantsNeverOverlap(t *testing.T) {
 		states := map[string]State{}
 		sizes := map[string]turn.Bytes{"a": gib, "b": 4 * gib, "c": 11 * gib, "d": 20 * gib}
 		var do func(as []Action)
-		report := func(n string, s State) { states[n] = s; do(m.Report(n, s, 0, now)) }
+		report := func(n string, s State) { states[n] = s; do(m.Report(n, s, 0, 0, now)) }
 		do = func(as []Action) {
 			for _, a := range as {
 				switch a.Do {

@@ -65,15 +65,20 @@ func (s *Supervisor) stall() {
 	err := &wire.Error{Name: "engine_failed", Message: fmt.Sprintf(
 		"runner %d of %s ignores SIGKILL: it is stuck in the system's GPU driver, and only a restart of the machine may end it",
 		s.gen.proc.PID, s.opt.Model)}
-	s.status.Err = err
-	s.giveUp(err)
-	s.set(lifecycle.Stalled)
+	s.giveUp(lifecycle.Stalled, err)
 }
 
-// giveUp fails everybody who waits.
-func (s *Supervisor) giveUp(err *wire.Error) {
-	for _, id := range s.plan.Open() {
-		s.drop(id, err)
+// giveUp fails everybody who waits. The state is told first, so that whoever
+// asks for it on hearing of the failure finds it.
+func (s *Supervisor) giveUp(st lifecycle.State, err *wire.Error) {
+	s.status.Err = err
+	ids := s.plan.Open()
+	for _, id := range ids {
+		s.over(id)
+	}
+	s.set(st)
+	for _, id := range ids {
+		s.opt.Turns.Failed(id, err)
 	}
 	s.failAsks(err)
 	s.finishLoads(err)
@@ -81,10 +86,12 @@ func (s *Supervisor) giveUp(err *wire.Error) {
 
 // hopeless ends in the state failed. The next Start tries again.
 func (s *Supervisor) hopeless(err *wire.Error) {
-	s.status.Err = err
+	if err.Data == nil {
+		err.Data = map[string]any{}
+	}
+	err.Data["model"] = s.opt.Model
 	s.opt.Log.Error().Str("error", err.Message).Msg("model failed")
-	s.giveUp(err)
-	s.set(lifecycle.Failed)
+	s.giveUp(lifecycle.Failed, err)
 }
 
 // died handles the end of the present runner, reaped.
@@ -102,7 +109,6 @@ func (s *Supervisor) died(exit Exit) {
 
 	guilty, progress := s.plan.Died()
 	s.endCancelled()
-	s.condemn(guilty, g, exit)
 	switch {
 	case s.closing:
 		s.in.close()
@@ -114,6 +120,7 @@ func (s *Supervisor) died(exit Exit) {
 	default:
 		s.revive(g, exit, guilty != "" || progress || steady)
 	}
+	s.condemn(guilty, g, exit)
 	s.settleStops()
 }
 

@@ -39,8 +39,14 @@ func (s *Supervisor) frame(m wire.Message) {
 	}
 }
 
+// loadingStep is how much more must be loaded before it is told again.
+const loadingStep = 0.05
+
 func (s *Supervisor) loading(p float64) {
 	s.gen.alive()
+	if p < s.status.Progress+loadingStep && p < 1 {
+		return
+	}
 	s.status.Progress = p
 	if s.state == lifecycle.Loading { // in a restart, turns hear "waiting" and then "resumed"
 		for _, id := range s.plan.Open() {
