@@ -10,7 +10,7 @@ constexpr int kTile = 16;          // rows, and words of a row, of a tile
 constexpr int kDeep = 32;          // values of k that a tile spans
 constexpr int kTileBytes = 1024;
 constexpr int kPlanes = 3;
-constexpr int kStep = 128;         // values of k whose rows stay in the first cache
+constexpr int kStep = 128;         // values of k whose split rows stay in the first cache
 constexpr int kR = MatrixUnit::kRows, kC = MatrixUnit::kColumns;
 
 // A split block: tiles [K / 32][plane][row half], then the rows' sums [K / group][kR].
@@ -24,41 +24,48 @@ INGOT_INLINE __m512 upper(__m512 x) {
   return _mm512_castsi512_ps(
       _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)0xffff0000)));
 }
-INGOT_INLINE void store_bf16(uint16_t* p, __m512 x) {
-  __m512i w = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
-  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(w));
+// The upper halves of 32 words, in order.
+INGOT_INLINE void store_bf16(char* p, __m512 lo, __m512 hi) {
+  alignas(64) static constexpr struct Odd {
+    uint16_t at[32];
+    constexpr Odd() : at() {
+      for (int i = 0; i < 32; i++) at[i] = (uint16_t)(2 * i + 1);
+    }
+  } odd;
+  _mm512_store_si512(p, _mm512_permutex2var_epi16(_mm512_castps_si512(lo),
+                                                  _mm512_load_si512(odd.at),
+                                                  _mm512_castps_si512(hi)));
 }
 
-// One row of 32 values into the three planes' tiles; returns its lanes' sums.
-INGOT_INLINE V split_row(const float* x, char* tile, int row) {
-  V total = zero();
-  for (int half = 0; half < 2; half++) {
-    __m512 v = _mm512_loadu_ps(x + 16 * half);
-    total = add(total, {v});
-    for (int p = 0; p < kPlanes; p++) {
-      __m512 top = upper(v);
-      store_bf16((uint16_t*)(tile + p * 2 * kTileBytes + row * 64) + 16 * half, top);
-      v = _mm512_sub_ps(v, top);
-    }
+// 32 values of a row into the three planes' tiles; returns their lanes' sums.
+INGOT_INLINE V split_values(const float* x, char* at) {
+  __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
+  const V total = {_mm512_add_ps(a, b)};
+  for (int p = 0; p < kPlanes; p++) {
+    store_bf16(at + p * 2 * kTileBytes, a, b);
+    a = _mm512_sub_ps(a, upper(a));
+    b = _mm512_sub_ps(b, upper(b));
   }
   return total;
+}
+
+inline void split_row(const float* x, int K, int group, char* at, float* sums) {
+  V total = zero();
+  for (int k = 0; k < K; k += kDeep, at += kPlanes * 2 * kTileBytes) {
+    total = add(total, split_values(x + k, at));
+    if ((k + kDeep) % group == 0) {
+      sums[k / group * kR] = sum(total);
+      total = zero();
+    }
+  }
 }
 
 inline void split(const float* const* x, int rows, int K, int group, void* out) {
   char* tiles = (char*)out;
   float* sums = (float*)(tiles + tile_bytes(K));
-  memset(out, 0, split_bytes(K, group));
+  if (rows < kR) memset(out, 0, split_bytes(K, group));
   for (int r = 0; r < rows; r++) {
-    char* mine = tiles + r / kTile * kTileBytes;
-    V total = zero();
-    for (int k = 0; k < K; k += kDeep) {
-      char* at = mine + (size_t)(k / kDeep) * kPlanes * 2 * kTileBytes;
-      total = add(total, split_row(x[r] + k, at, r % kTile));
-      if ((k + kDeep) % group == 0) {
-        sums[k / group * kR + r] = sum(total);
-        total = zero();
-      }
-    }
+    split_row(x[r], K, group, tiles + r / kTile * kTileBytes + r % kTile * 64, sums + r);
   }
 }
 
@@ -136,63 +143,109 @@ struct alignas(64) Config {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Tiles 0..3 are the sums of two halves of rows by two of columns.
-INGOT_INLINE void multiply(const char* a, const char* b) {
-  _tile_loadd(6, b, 64);
-  _tile_loadd(7, b + kTileBytes, 64);
-#define INGOT_PLANE(p)                              \
-  _tile_loadd(4, a + (2 * (p)) * kTileBytes, 64);     \
-  _tile_loadd(5, a + (2 * (p) + 1) * kTileBytes, 64); \
-  _tile_dpbf16ps(0, 4, 6);                          \
-  _tile_dpbf16ps(1, 4, 7);                          \
-  _tile_dpbf16ps(2, 5, 6);                          \
-  _tile_dpbf16ps(3, 5, 7);
-  INGOT_PLANE(0)
-  INGOT_PLANE(1)
-  INGOT_PLANE(2)
-#undef INGOT_PLANE
-}
+// Sixteen rows of a block over `count` tiles of k. Half 0 sums up in tiles 0 and
+// 1, half 1 in tiles 2 and 3, so that one half is stored while the other is
+// multiplied. The tiles' numbers are part of the instructions.
+#define INGOT_HALF(name, half, left, right)                                  \
+  INGOT_INLINE void multiply_##name(const char* a, const char* b, int count) { \
+    _tile_zero(left);                                                        \
+    _tile_zero(right);                                                       \
+    a += (half) * kTileBytes;                                                \
+    for (int i = 0; i < count; i++) {                                        \
+      _tile_loadd(6, b, 64);                                                 \
+      _tile_loadd(7, b + kTileBytes, 64);                                    \
+      _tile_loadd(4, a, 64);                                                 \
+      _tile_dpbf16ps(left, 4, 6);                                            \
+      _tile_dpbf16ps(right, 4, 7);                                           \
+      _tile_loadd(5, a + 2 * kTileBytes, 64);                                \
+      _tile_dpbf16ps(left, 5, 6);                                            \
+      _tile_dpbf16ps(right, 5, 7);                                           \
+      _tile_loadd(4, a + 4 * kTileBytes, 64);                                \
+      _tile_dpbf16ps(left, 4, 6);                                            \
+      _tile_dpbf16ps(right, 4, 7);                                           \
+      a += kPlanes * 2 * kTileBytes;                                         \
+      b += 2 * kTileBytes;                                                   \
+    }                                                                        \
+  }                                                                          \
+  INGOT_INLINE void put_##name(float* out) {                                 \
+    _tile_stored(left, out, kC * sizeof(float));                             \
+    _tile_stored(right, out + kTile, kC * sizeof(float));                    \
+  }
+INGOT_HALF(top, 0, 0, 1)
+INGOT_HALF(bottom, 1, 2, 3)
+#undef INGOT_HALF
 
-INGOT_INLINE void put_sums(float* out) {
-  _tile_stored(0, out, kC * sizeof(float));
-  _tile_stored(1, out + kTile, kC * sizeof(float));
-  _tile_stored(2, out + kTile * kC, kC * sizeof(float));
-  _tile_stored(3, out + kTile * kC + kTile, kC * sizeof(float));
-}
-
-// acc += sums * scale + xsum * bias, for one group of a block.
+// acc += sums * scale + xsum * bias, for one group of sixteen rows.
 INGOT_INLINE void apply(const float* sums, const float* scale, const float* bias,
                         const float* xsum, float* acc) {
   const V s0 = load(scale), s1 = load(scale + W), b0 = load(bias), b1 = load(bias + W);
-  for (int r = 0; r < kR; r++, sums += kC, acc += kC) {
-    const V x = set1(xsum[r]);
-    store(acc, fma(x, b0, fma(load(sums), s0, load(acc))));
-    store(acc + W, fma(x, b1, fma(load(sums + W), s1, load(acc + W))));
+  for (int r = 0; r < kTile; r += 4) {
+    each<4>(INGOT_EACH(i) {
+      const V x = set1(xsum[r + i]);
+      const float* from = sums + (r + i) * kC;
+      float* to = acc + (r + i) * kC;
+      store(to, fma(x, b0, fma(load(from), s0, load(to))));
+      store(to + W, fma(x, b1, fma(load(from + W), s1, load(to + W))));
+    });
   }
 }
 
-// One block of rows and columns over k in [k0, k1). The groups' sums are applied
-// while the unit works on the next group.
-inline void block(const char* x, const Columns& c, int K, int group, int k0, int k1, float* acc) {
-  alignas(64) float sums[2][kR * kC];
-  const float* xsum = (const float*)(x + tile_bytes(K));
-  int before = -1;
-  for (int k = k0; k < k1; k += group) {
-    const int g = k / group;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int i = k / kDeep; i < (k + group) / kDeep; i++) {
-      multiply(x + (size_t)i * kPlanes * 2 * kTileBytes, c.tiles + (size_t)i * 2 * kTileBytes);
-    }
-    put_sums(sums[g & 1]);
-    if (before >= 0) {
-      apply(sums[before & 1], c.scale + before * kC, c.bias + before * kC, xsum + before * kR, acc);
-    }
-    before = g;
+// One group of one block: where its factors are and where its sums go.
+struct Place {
+  const char* a;       // split rows
+  const char* b;       // weights
+  const float* scale;
+  const float* bias;
+  const float* xsum;
+  float* acc;
+};
+
+// What a block of rows meets: all blocks of columns.
+struct Sweep {
+  const char* x;
+  char* columns;
+  size_t size;  // of one block of columns
+  float* acc;
+  int K, group;
+
+  INGOT_INLINE Place at(int block, int g) const {
+    const Columns c = columns_at(columns + block * size, K, group);
+    const size_t tiles = (size_t)g * (group / kDeep) * 2 * kTileBytes;
+    return {x + tiles * kPlanes, c.tiles + tiles, c.scale + g * kC, c.bias + g * kC,
+            (const float*)(x + tile_bytes(K)) + g * kR, acc + (size_t)block * kR * kC};
   }
-  apply(sums[before & 1], c.scale + before * kC, c.bias + before * kC, xsum + before * kR, acc);
+};
+
+// All blocks of columns over the groups [g0, g1), whose split rows stay in the
+// first cache. The unit is kept at work: sums are stored one half, and applied
+// two halves, after their products.
+inline void sweep(const Sweep& s, int blocks, int g0, int g1) {
+  alignas(64) float top[kTile * kC], bottom[kTile * kC];
+  const int count = s.group / kDeep;
+  Place last = {};
+  auto use_top = [&]() __attribute__((always_inline)) {
+    apply(top, last.scale, last.bias, last.xsum, last.acc);
+  };
+  auto use_bottom = [&]() __attribute__((always_inline)) {
+    apply(bottom, last.scale, last.bias, last.xsum + kTile, last.acc + kTile * kC);
+  };
+  for (int b = 0; b < blocks; b++) {
+    for (int g = g0; g < g1; g++) {
+      const Place now = s.at(b, g);
+      multiply_top(now.a, now.b, count);
+      if (last.a) {
+        put_bottom(bottom);
+        use_top();
+      }
+      multiply_bottom(now.a, now.b, count);
+      put_top(top);
+      if (last.a) use_bottom();
+      last = now;
+    }
+  }
+  put_bottom(bottom);
+  use_top();
+  use_bottom();
 }
 
 inline size_t scratch_bytes(int K, int group, int columns) {
@@ -203,6 +256,7 @@ inline size_t scratch_bytes(int K, int group, int columns) {
 inline void unit_product(const QWeight& q, const void* split_x, int M, float* const* y, int n0,
                          int n1, void* scratch) {
   const int blocks = (n1 - n0 + kC - 1) / kC;
+  const int groups = q.K / q.group, step = kStep / q.group;
   const size_t size = column_bytes(q.K, q.group);
   float* acc = (float*)scratch;
   char* columns = (char*)(acc + (size_t)blocks * kR * kC);
@@ -214,12 +268,9 @@ inline void unit_product(const QWeight& q, const void* split_x, int M, float* co
   const char* x = (const char*)split_x;
   for (int m = 0; m < M; m += kR, x += split_bytes(q.K, q.group)) {
     memset(acc, 0, (size_t)blocks * kR * kC * sizeof(float));
-    for (int k = 0; k < q.K; k += kStep) {
-      const int end = k + kStep < q.K ? k + kStep : q.K;
-      for (int b = 0; b < blocks; b++) {
-        block(x, columns_at(columns + b * size, q.K, q.group), q.K, q.group, k, end,
-              acc + (size_t)b * kR * kC);
-      }
+    const Sweep pass = {x, columns, size, acc, q.K, q.group};
+    for (int g = 0; g < groups; g += step) {
+      sweep(pass, blocks, g, g + step < groups ? g + step : groups);
     }
     for (int r = 0; r < kR && m + r < M; r++) {
       for (int b = 0; b < blocks; b++) {

@@ -12,7 +12,7 @@ import (
 // isas are the instruction sets that this machine can run.
 func isas() []string {
 	var out []string
-	for _, name := range []string{"base", "avx2", "avx512"} {
+	for _, name := range []string{"base", "avx2", "avx512", "amx"} {
 		if UseISA(name) {
 			out = append(out, name)
 		}
