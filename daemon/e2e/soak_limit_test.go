@@ -201,7 +201,7 @@ func TestSoakRefusals(t *testing.T) {
 	}
 	var n needs
 	body, _ := json.Marshal(e.Data)
-	if err := json.Unmarshal(body, &n); err != nil || n.Have != int64(weights-100) || n.Need <= n.Have {
+	if err := json.Unmarshal(body, &n); err != nil || n.Have != int64(weights-100) || n.Need != int64(weights) {
 		t.Errorf("need %d, have %d for weights of %d: %v %s", n.Need, n.Have, weights, err, body)
 	}
 

@@ -94,7 +94,7 @@ func (l *Loader) allocate(set *Set) ([]read, error) {
 		j := &l.jobs[i]
 		a, raw, err := l.dev.NewBuffer(j.dtype, j.shape...)
 		if err != nil {
-			return nil, fmt.Errorf("allocate %v %v: %w", j.dtype, j.shape, err)
+			return nil, &RoomError{len(l.jobs), l.bytes(), fmt.Errorf("allocate %v %v: %w", j.dtype, j.shape, err)}
 		}
 		*j.into = *a
 		set.arrays = append(set.arrays, j.into)
@@ -109,6 +109,18 @@ func (l *Loader) allocate(set *Set) ([]read, error) {
 		}
 	}
 	return reads, nil
+}
+
+// bytes is the size of all buffers together.
+func (l *Loader) bytes() (sum int64) {
+	for i := range l.jobs {
+		n := int64(l.jobs[i].dtype.Size())
+		for _, d := range l.jobs[i].shape {
+			n *= int64(d)
+		}
+		sum += n
+	}
+	return sum
 }
 
 // shiftAll adds what Shift asked for, in place: small vectors only.

@@ -65,6 +65,22 @@ type TensorError struct {
 func (e *TensorError) Error() string { return fmt.Sprintf("%s: %v: %s", e.Name, e.Err, e.Why) }
 func (e *TensorError) Unwrap() error { return e.Err }
 
+// RoomError is a load that the device has no room for. It tells what all
+// buffers of the model need, those that fitted included.
+type RoomError struct {
+	Buffers int
+	Bytes   int64
+	Err     error // of the buffer that did not fit
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("allocate %d buffers of %d bytes: %v", e.Buffers, e.Bytes, e.Err)
+}
+func (e *RoomError) Unwrap() error { return e.Err }
+
+// Needs returns buffers and bytes.
+func (e *RoomError) Needs() (buffers int, bytes int64) { return e.Buffers, e.Bytes }
+
 // source is a tensor of the checkpoint under its family's name.
 type source struct {
 	index.Tensor

@@ -79,7 +79,7 @@ func Open(dev *mlx.Device, folder string, opt Options) (*Engine, error) {
 		return err
 	})
 	if err != nil {
-		return nil, e.noRoom(folder, err)
+		return nil, e.noRoom(err)
 	}
 	if err := e.ledger.Settle(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func Open(dev *mlx.Device, folder string, opt Options) (*Engine, error) {
 }
 
 // noRoom adds the numbers to a load that failed at a limit.
-func (e *Engine) noRoom(folder string, err error) error {
+func (e *Engine) noRoom(err error) error {
 	c := e.ledger.Read()
 	re := &RoomError{Err: err, Have: int64(c.LimitBytes)}
 	switch {
@@ -101,10 +101,11 @@ func (e *Engine) noRoom(folder string, err error) error {
 	case !errors.Is(err, mlx.ErrMemory):
 		return err
 	}
-	if m, inspectErr := models.Inspect(folder); inspectErr == nil {
-		re.Need = m.Bytes
-		if re.Buffers {
-			re.Need = int64(len(m.Tensors))
+	var told interface{ Needs() (int, int64) }
+	if errors.As(err, &told) {
+		buffers, bytes := told.Needs()
+		if re.Need = bytes; re.Buffers {
+			re.Need = int64(buffers)
 		}
 	}
 	re.Need = max(re.Need, re.Have+1)

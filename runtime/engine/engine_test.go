@@ -251,6 +251,14 @@ func TestLoadWithoutRoom(t *testing.T) {
 	buffers, bytes := dev.Ledger().Limits()
 	defer dev.Ledger().SetLimits(buffers, bytes)
 	live, liveBytes := dev.Ledger().Live()
+	whole, err := Open(dev, folder, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, allBytes := dev.Ledger().Live()
+	if err := whole.Unload(); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		buffers turn.Buffers
 		bytes   turn.Bytes
@@ -259,7 +267,13 @@ func TestLoadWithoutRoom(t *testing.T) {
 		_, err := Open(dev, folder, Options{})
 		var room *RoomError
 		if !errors.As(err, &room) || room.Buffers != (c.bytes == 0) || room.Need <= room.Have {
-			t.Errorf("limits %+v: %v", c, err)
+			t.Fatalf("limits %+v: %v", c, err)
+		}
+		if want := int64(all - live); room.Buffers && room.Need != want {
+			t.Errorf("limits %+v: told %d, the weights take %d", c, room.Need, want)
+		}
+		if want := int64(allBytes - liveBytes); !room.Buffers && (room.Need < want || room.Need > want+want/10) {
+			t.Errorf("limits %+v: told %d, the weights take %d", c, room.Need, want)
 		}
 		if now, _ := dev.Ledger().Live(); now != live {
 			t.Errorf("limits %+v: %d buffers left", c, now-live)
