@@ -7,10 +7,9 @@ import (
 	"ingot/runtime/step"
 )
 
-const (
-	tail     = 8  // tokens of a prompt behind its mark: the next prompt of a conversation may differ there
-	leastLed = 64 // tokens of a prompt that are worth a mark
-)
+// tail is the tokens of a prompt behind its mark: the next prompt of a
+// conversation may differ there, in what opens the answer.
+const tail = 8
 
 // lead is the first part of a prompt's last chunk, computed and committed
 // ahead of the rest so that the place between the two can be marked.
@@ -66,7 +65,7 @@ func (e *Engine) lead(st *step.Step, seqs []*sequence) ([]*lead, []step.Row, err
 // marks reports whether a row's prompt ends here and is worth a mark.
 func (e *Engine) marks(st *step.Step, r step.Row, q *sequence) bool {
 	return e.prefix.most > 0 && !st.Deterministic && q.grid == 0 &&
-		r.Sampler != nil && len(r.Tokens) > tail && len(q.tokens)+len(r.Tokens) >= leastLed &&
+		r.Sampler != nil && len(r.Tokens) > tail && len(q.tokens)+len(r.Tokens) >= worthReuse+tail &&
 		q.kv.Recurrent() && !q.kv.Windowed()
 }
 

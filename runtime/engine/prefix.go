@@ -146,13 +146,8 @@ func (p *prefixes) use(at int) {
 	p.append(q, c)
 }
 
-// put keeps a sequence, in place of entries that it continues.
+// put keeps a sequence.
 func (p *prefixes) put(q *sequence) {
-	for i := len(p.entries) - 1; i >= 0; i-- {
-		if old := p.entries[i]; len(old.tokens) <= len(q.tokens) && q.offers(old.tokens, len(old.tokens), old.grid) == len(old.tokens) {
-			p.take(i).free()
-		}
-	}
 	p.append(q, q.cost())
 	p.shrink()
 }

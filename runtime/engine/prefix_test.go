@@ -149,19 +149,18 @@ func TestPrefixBounds(t *testing.T) {
 	}
 }
 
-// TestPrefixReplacesItsStart: a conversation leaves one entry, not one a
-// turn.
-func TestPrefixReplacesItsStart(t *testing.T) {
+// TestConversationHasOneEntry: a turn that goes on takes the entry along.
+func TestConversationHasOneEntry(t *testing.T) {
 	b := load(t, Options{})
 	prompt := b.words(1, 30)
-	k := b.talk(prompt, greedy(), 0)
-	b.until(1, step.Step{}, 64, k)
-	longer := b.talk(slices.Concat(prompt, b.words(2, 30)), greedy(), 0)
-	b.until(1, step.Step{}, 64, longer)
-	b.Close(k.id, true)
-	b.Close(longer.id, true)
-	if b.prefix.count() != 1 {
-		t.Errorf("%d entries", b.prefix.count())
+	for i := range uint64(4) {
+		k := b.talk(prompt, greedy(), 0)
+		b.until(3, step.Step{}, 64, k)
+		b.Close(k.id, true)
+		prompt = slices.Concat(prompt, k.all, b.words(2+i, 10))
+	}
+	if b.prefix.count() != 1 || b.Stats().Lent != 3 {
+		t.Errorf("%d entries, %+v", b.prefix.count(), b.Stats())
 	}
 }
 

@@ -96,7 +96,14 @@ func (e *Engine) fork(q *sequence, n int) (*sequence, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sequence{kv: c, tokens: append([]turn.TokenID(nil), q.tokens[:n]...), grid: q.grid, onGrid: min(q.onGrid, n)}, nil
+	f := &sequence{kv: c, tokens: append([]turn.TokenID(nil), q.tokens[:n]...), grid: q.grid, onGrid: min(q.onGrid, n)}
+	if q.mark != nil && q.mark.Len() <= n {
+		if f.mark, err = q.mark.Copy(s); err != nil {
+			f.free()
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 // Fork makes a second sequence with the tokens of the first.
@@ -125,7 +132,7 @@ func (e *Engine) Close(id step.SeqID, keep bool) {
 	}
 	delete(e.seqs, id)
 	_ = e.dev.Do(func() error {
-		if !keep || len(q.tokens) < worthReuse || e.prefix.most == 0 || e.detach(q.kv) != nil {
+		if !keep || !e.worthKeeping(q) || e.detach(q.kv) != nil {
 			q.free()
 			return nil
 		}
@@ -135,6 +142,13 @@ func (e *Engine) Close(id step.SeqID, keep bool) {
 	if len(e.seqs) == 0 {
 		e.settle()
 	}
+}
+
+// worthKeeping: a recurrent sequence is of use as a prefix where it has a
+// mark; and entries of one model that all hold alike make what is live at rest
+// a number that can be checked.
+func (e *Engine) worthKeeping(q *sequence) bool {
+	return e.prefix.most > 0 && len(q.tokens) >= worthReuse && (q.mark != nil || !q.kv.Recurrent())
 }
 
 // detach frees a sequence that will rest from memory shared with others.

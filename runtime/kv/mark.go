@@ -141,19 +141,35 @@ func (q *Sequence) ForkMark(s *mlx.Scope, m *Mark) (*Sequence, error) {
 		return nil, fmt.Errorf("%w: to fork at a mark", ErrTrim)
 	}
 	f := &Sequence{layers: make([]layer, len(q.layers)), n: m.n}
+	var err error
 	for i := range q.layers {
 		if st := q.layers[i].state; st != nil {
-			f.layers[i].state = &state{spec: st.spec, now: m.at[i]}
-			m.at[i].hold()
-			continue
+			f.layers[i].state, err = (&state{spec: st.spec, now: m.at[i]}).fork(s)
+		} else {
+			f.layers[i].cache, err = q.layers[i].cache.fork(s, m.n)
 		}
-		c, err := q.layers[i].cache.fork(s, m.n)
 		if err != nil {
 			f.layers = f.layers[:i]
 			f.Free()
 			return nil, fmt.Errorf("fork %d tokens, layer %d: %w", m.n, i, err)
 		}
-		f.layers[i].cache = c
 	}
 	return f, nil
+}
+
+// Copy is a mark for a fork, at the same place, that shares nothing with m.
+func (m *Mark) Copy(s *mlx.Scope) (*Mark, error) {
+	c := &Mark{n: m.n, at: make([]place, len(m.at))}
+	for i, p := range m.at {
+		if p.stack == nil {
+			continue
+		}
+		k, err := (&state{now: p}).copyRow(s)
+		if err != nil {
+			c.Free()
+			return nil, fmt.Errorf("copy mark, layer %d: %w", i, err)
+		}
+		c.at[i] = place{k, 0}
+	}
+	return c, nil
 }

@@ -180,7 +180,7 @@ func (t *state) fork(s *mlx.Scope) (*state, error) {
 }
 
 func (t *state) detach(s *mlx.Scope) error {
-	if t.now.stack == nil || t.now.stack.rows == 1 {
+	if t.now.stack == nil || t.now.stack.refs == 1 && t.now.stack.rows == 1 {
 		return nil
 	}
 	k, err := t.copyRow(s)
