@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -41,11 +42,15 @@ func named(err error) *wire.Error {
 	case errors.Is(err, sched.ErrNoPrompt):
 		out.Name, out.Message, out.Data = invalidParams, "prompt: is empty", map[string]any{"field": "prompt"}
 	case errors.As(err, &full):
+		out.Message = fmt.Sprintf("%d turns wait already; try again later", full.Queued)
 		out.Name, out.Data = queueFull, map[string]any{"retry_after_s": seconds(full.RetryAfter)}
 	case errors.As(err, &long):
+		out.Message = fmt.Sprintf("the prompt has %d tokens and the context of the model %d, which leaves no room for an answer", long.Tokens, long.Context)
 		out.Name, out.Data = contextExceeded, map[string]any{"tokens": long.Tokens, "context": long.Context}
 	case errors.As(err, &room):
 		out.Name = noRoom
+		out.Message = fmt.Sprintf("no room: a step of %d tokens needs %d %s, %d are free; a shorter prompt, fewer turns or a higher limit would do",
+			room.Width, room.Need, room.Resource, room.Have)
 		out.Data = map[string]any{"need": room.Need, "have": room.Have, "width": room.Width, "retry_after_s": seconds(room.RetryAfter), "resource": room.Resource}
 	case errors.Is(err, sched.ErrClosed):
 		out.Name, out.Data = shuttingDown, map[string]any{"retry_after_s": 1}

@@ -129,16 +129,17 @@ func (p *process) load(l Loader) error {
 	return nil
 }
 
-// progress returns a function that tells the daemon of a load's progress,
-// each percent at most once.
+// progress returns a function that tells the daemon of a load's progress: a
+// few times a second, and of its end.
 func (p *process) progress() func(float64) {
+	const pause = 200 * time.Millisecond
 	var mu sync.Mutex
-	last := -1
+	var next time.Time
 	return func(f float64) {
 		mu.Lock()
 		defer mu.Unlock()
-		if pc := int(f * 100); pc > last {
-			last = pc
+		if now := time.Now(); f >= 1 || !now.Before(next) {
+			next = now.Add(pause)
 			p.send(&wire.Loading{Progress: f})
 		}
 	}

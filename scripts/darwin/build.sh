@@ -24,7 +24,7 @@ done
 textkit
 GOOS=darwin GOARCH=arm64 CGO_ENABLED=1 CC=$DARWIN/bin/zcc CXX=$DARWIN/bin/zcxx \
   CGO_CXXFLAGS="-O2 -fvisibility=hidden -I$DARWIN/mlx/include -I$DARWIN/mlx/include/metal_cpp" \
-  CGO_LDFLAGS="-F$DARWIN/frameworks -L$DARWIN/stubs $DARWIN/mlx/lib/libmlx.dylib -Wl,-rpath,@loader_path/../Frameworks" \
+  CGO_LDFLAGS="-F$DARWIN/frameworks -L$DARWIN/stubs -L$DARWIN/mlx/lib $DARWIN/mlx/lib/libmlx.dylib -Wl,-rpath,@loader_path/../Frameworks" \
   go build -trimpath -ldflags='-s -w' -o $out/ ./runtime/runner/ingot-runner
 "$DARWIN/venv/bin/python" scripts/darwin/check.py $out/ingot-runner --mlx "$DARWIN/mlx/lib/libmlx.dylib" \
   --libsystem "$(dirname "$ZIG")/lib/libc/darwin/libSystem.tbd" --libcxx "$DARWIN/libcxx.syms" --minos $MACOS
