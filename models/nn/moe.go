@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"ingot/models/weights"
 	"ingot/runtime/mlx"
 )
@@ -30,9 +32,22 @@ type SwitchMLP struct {
 	Down   Experts
 }
 
-// NewSwitchMLP declares the experts under mlx-lm's names, or with gate and
-// up in one tensor as others publish them.
+// NewSwitchMLP declares the experts at path + ".switch_mlp" as MLX lays them,
+// or at path + ".experts" as publishers do: gate and up in one tensor of all
+// experts, or every expert's by itself.
 func NewSwitchMLP(l *weights.Loader, path string, experts, hidden, inner int) SwitchMLP {
+	single := func(e int, name string) string { return fmt.Sprintf("%s.experts.%d.%s_proj", path, e, name) }
+	if l.Has(single(0, "gate") + ".weight") {
+		return SwitchMLP{
+			GateUp: Experts{l.Stacked(experts, hidden, func(e int) []weights.Part {
+				return []weights.Part{{Name: single(e, "gate"), Out: inner}, {Name: single(e, "up"), Out: inner}}
+			})},
+			Down: Experts{l.Stacked(experts, inner, func(e int) []weights.Part {
+				return []weights.Part{{Name: single(e, "down"), Out: hidden}}
+			})},
+		}
+	}
+	path += ".switch_mlp"
 	m := SwitchMLP{Down: Experts{l.Experts(experts, inner, weights.Part{Name: path + ".down_proj", Out: hidden})}}
 	if joined := path + ".gate_up_proj"; l.Has(joined + ".weight") {
 		m.GateUp = Experts{l.Experts(experts, hidden, weights.Part{Name: joined, Out: 2 * inner})}
@@ -83,7 +98,7 @@ func NewMoE(l *weights.Loader, path string, hidden, inner, shared, experts, k in
 	return &MoE{
 		Experts: experts, K: k, Normalize: normalize,
 		Router: Join(l, hidden, weights.Part{Name: path + ".gate", Out: experts}, weights.Part{Name: path + ".shared_expert_gate", Out: 1}),
-		Switch: NewSwitchMLP(l, path+".switch_mlp", experts, hidden, inner),
+		Switch: NewSwitchMLP(l, path, experts, hidden, inner),
 		Shared: NewMLP(l, path+".shared_expert", hidden, shared),
 	}
 }

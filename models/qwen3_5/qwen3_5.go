@@ -37,6 +37,8 @@ var rules = []weights.Rule{
 	{Prefix: "model.language_model.", To: prefix + "."},
 	{Prefix: "model.", To: prefix + "."},
 	{Prefix: "lm_head.", To: "language_model.lm_head."},
+	{Suffix: ".experts.gate_up_proj", To: ".switch_mlp.gate_up_proj.weight"},
+	{Suffix: ".experts.down_proj", To: ".switch_mlp.down_proj.weight"},
 }
 
 // config reads the text part, which may be the whole.

@@ -17,5 +17,7 @@ func TestShapes(t *testing.T) {
 		modeltest.Case{Name: "experts, not packed, eight layers", Family: "qwen3_5_moe", Args: []string{"--seed", "4", "--none", "--layers", "8", "--dtype", "bfloat16"}},
 		modeltest.Case{Name: "experts, mixed bits, equal heads", Family: "qwen3_5_moe", Args: []string{"--seed", "5", "--bits", "8", "--group", "32", "--per", "in_proj_z=4", "--per", "down_proj=4",
 			"--set", "linear_num_key_heads=4", "--set", "linear_value_head_dim=64"}},
+		modeltest.Case{Name: "dense, as published", Family: "qwen3_5", Args: []string{"--seed", "6", "--none", "--publisher", "--dtype", "bfloat16"}},
+		modeltest.Case{Name: "experts, as published", Family: "qwen3_5_moe", Args: []string{"--seed", "7", "--none", "--publisher", "--shards", "2"}},
 	)
 }

@@ -61,6 +61,29 @@ func (l *Loader) Experts(experts, in int, parts ...Part) *Matrix {
 	return l.matrix(experts, in, parts)
 }
 
+// Stacked declares a stack of experts whose matrices are tensors of their
+// own, not packed: parts names those of one expert.
+func (l *Loader) Stacked(experts, in int, parts func(expert int) []Part) *Matrix {
+	m := &Matrix{In: in}
+	for _, p := range parts(0) {
+		m.Out += p.Out
+		m.Split = append(m.Split, p.Out)
+	}
+	j := job{dtype: l.Dtype(), into: new(mlx.Array), shape: []int{experts, m.Out, in}}
+	at := 0
+	for e := range experts {
+		for _, p := range parts(e) {
+			if t := l.checked(p.Name+".weight", []int{p.Out, in}); t != nil {
+				j.pieces = append(j.pieces, whole(t, at*in, p.Out*in))
+			}
+			at += p.Out
+		}
+	}
+	l.jobs = append(l.jobs, j)
+	m.W = j.into
+	return m
+}
+
 // Alike reports whether modules are packed in the same way, so that Linear
 // may join them.
 func (l *Loader) Alike(names ...string) bool {

@@ -20,28 +20,29 @@ import (
 )
 
 // Rule maps names of a checkpoint to a family's own, or skips them. Exactly
-// one of Prefix and Suffix is set; the first rule that matches decides.
+// one of Prefix and Suffix is set. The first rule of each that matches
+// decides.
 type Rule struct {
 	Prefix, Suffix string
-	To             string // what the prefix becomes
+	To             string // what the prefix or the suffix becomes
 	Skip           bool   // the tensor is of no use here
 }
 
-func (r *Rule) matches(name string) bool {
-	if r.Prefix != "" {
-		return strings.HasPrefix(name, r.Prefix)
-	}
-	return r.Suffix != "" && strings.HasSuffix(name, r.Suffix)
-}
-
-// Rename applies the first rule that matches; ok is false where it skips.
+// Rename applies the first rule that matches the name's start, then the first
+// that matches its end; ok is false where one of them skips.
 func Rename(rules []Rule, name string) (renamed string, ok bool) {
 	for i := range rules {
-		if r := &rules[i]; r.matches(name) {
+		if r := &rules[i]; r.Prefix != "" && strings.HasPrefix(name, r.Prefix) {
 			if r.Skip {
 				return "", false
 			}
-			return r.To + strings.TrimPrefix(name, r.Prefix), true
+			name = r.To + name[len(r.Prefix):]
+			break
+		}
+	}
+	for i := range rules {
+		if r := &rules[i]; r.Suffix != "" && strings.HasSuffix(name, r.Suffix) {
+			return name[:len(name)-len(r.Suffix)] + r.To, !r.Skip
 		}
 	}
 	return name, true

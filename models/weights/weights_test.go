@@ -192,6 +192,30 @@ func TestExpertsAreJoinedOneByOne(t *testing.T) {
 	})
 }
 
+func TestExpertsThatLieApart(t *testing.T) {
+	f := &file{}
+	for e := range 2 {
+		f.put(fmt.Sprintf("%d.gate.weight", e), "F32", 10*e, 1, 2)
+		f.put(fmt.Sprintf("%d.up.weight", e), "F16", 100+10*e, 1, 2)
+	}
+	m := f.model(t, plain)
+	on(t, func() error {
+		l := NewLoader(dev, m, nil)
+		w := l.Stacked(2, 2, func(e int) []Part {
+			return []Part{{Name: fmt.Sprintf("%d.gate", e), Out: 1}, {Name: fmt.Sprintf("%d.up", e), Out: 1}}
+		})
+		set, err := l.Load(func(float64) {})
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+		if got := floats(t, w.W); !slices.Equal(got, []float32{0, 1, 100, 101, 10, 11, 110, 111}) {
+			t.Errorf("weight %v", got)
+		}
+		return nil
+	})
+}
+
 func TestPackedKeepsTheFilesScales(t *testing.T) {
 	f := &file{}
 	for _, n := range []string{"a", "b"} {
@@ -223,10 +247,12 @@ func TestPackedKeepsTheFilesScales(t *testing.T) {
 }
 
 func TestRename(t *testing.T) {
-	rules := []Rule{{Prefix: "vision.", Skip: true}, {Suffix: ".inv_freq", Skip: true}, {Prefix: "model.text.", To: "text."}}
-	for in, want := range map[string]string{"vision.a": "", "x.inv_freq": "", "model.text.b": "text.b", "other": "other"} {
+	rules := []Rule{{Prefix: "vision.", Skip: true}, {Suffix: ".inv_freq", Skip: true}, {Prefix: "model.text.", To: "text."}, {Suffix: ".gate_up", To: ".joined.weight"}}
+	for in, want := range map[string]string{
+		"vision.a": "", "x.inv_freq": "", "model.text.inv_freq": "", "model.text.b": "text.b", "other": "other", "model.text.gate_up": "text.joined.weight",
+	} {
 		got, ok := Rename(rules, in)
-		if got != want || ok != (want != "") {
+		if ok && got != want || ok != (want != "") {
 			t.Errorf("%s became %q, %v", in, got, ok)
 		}
 	}

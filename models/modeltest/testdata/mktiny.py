@@ -3,10 +3,11 @@
 
     mktiny.py FAMILY OUT [--seed N] [--layers N] [--hidden N] [--heads N] [--kv N] [--head-dim N] [--vocab N] [--experts N]
               [--bits N] [--group N] [--mode affine|mxfp4|nvfp4|mxfp8] [--none] [--dtype float16|bfloat16|float32]
-              [--per TEXT=BITS ...] [--set KEY=JSON ...] [--shards N] [--tokenizer DIR]
+              [--per TEXT=BITS ...] [--set KEY=JSON ...] [--shards N] [--publisher] [--tokenizer DIR]
 
 --none leaves the weights unpacked; --per packs modules whose path contains TEXT with other bits (0: not at all); --set
-puts a key into the config (its text part, where it has one). Weights are scaled so that logits are well apart: greedy
+puts a key into the config (its text part, where it has one); --publisher (with --none, the qwen3_ families) lays the
+weights out as before MLX's conversion, with some that see and some that predict several tokens among them. Weights are scaled so that logits are well apart: greedy
 tokens then survive another order of summation in f32.
 """
 import argparse
@@ -95,6 +96,35 @@ def quantize(model, a, cfg):
     cfg["quantization"] = {**default, **exceptions}
 
 
+def publisher(a, weights):
+    """Undoes mlx-lm's conversion of the qwen3_ families."""
+    less_one = (".input_layernorm.weight", ".post_attention_layernorm.weight", "model.norm.weight", ".q_norm.weight", ".k_norm.weight")
+    out = {"mtp.fc.weight": mx.zeros((2, 2))}
+    if a.family != "qwen3_next":
+        out["model.visual.patch_embed.weight"] = mx.zeros((2, 2))
+    for name, v in weights.items():
+        if name.endswith(less_one):
+            v = v - 1.0
+        if "conv1d.weight" in name:
+            v = v.moveaxis(1, 2)
+        if a.family != "qwen3_next":
+            name = name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head", "lm_head")
+        if ".switch_mlp." not in name:
+            out[name] = v
+        elif a.family == "qwen3_next":
+            out.update({name.replace("switch_mlp", f"experts.{e}"): v[e] for e in range(a.experts)})
+        elif "up_proj" in name:
+            gate = weights[name_of_gate(name)]
+            out[name.replace("switch_mlp.up_proj.weight", "experts.gate_up_proj")] = mx.concatenate([gate, v], axis=-2)
+        elif "down_proj" in name:
+            out[name.replace("switch_mlp.down_proj.weight", "experts.down_proj")] = v
+    return out
+
+
+def name_of_gate(name):
+    return name.replace("model.language_model.", "language_model.model.").replace("up_proj", "gate_proj")
+
+
 def save(a, cfg, weights):
     os.makedirs(a.out, exist_ok=True)
     names = sorted(weights)
@@ -133,6 +163,7 @@ def arguments():
     p.add_argument("--head-dim", type=int, default=32)
     p.add_argument("--mode", default="affine")
     p.add_argument("--none", action="store_true")
+    p.add_argument("--publisher", action="store_true")
     p.add_argument("--dtype", default="float16")
     p.add_argument("--per", type=pair(int), action="append", default=[])
     p.add_argument("--set", type=pair(json.loads), action="append", default=[])
@@ -154,6 +185,8 @@ def main():
     if not a.none:
         quantize(model, a, cfg)
     weights = dict(tree_flatten(model.parameters()))
+    if a.publisher:
+        weights = publisher(a, weights)
     mx.eval(weights)
     save(a, cfg, weights)
 
