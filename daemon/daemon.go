@@ -35,14 +35,15 @@ var Version = "0.1.0"
 
 // Options of a daemon.
 type Options struct {
-	Home    string             // INGOT_HOME, absolute
-	Socket  string             // path of the socket
-	Runner  []string           // argv of the runner; empty: ingot-runner beside this program
-	Launch  supervise.Launcher // starts runners; nil: as processes of Runner
-	Faults  string             // INGOT_FAULTS
-	Verbose bool               // log to standard error too
-	Config  *config.Config
-	Log     io.WriteCloser // takes the log; nil: a file in Home that is rotated
+	Home     string             // INGOT_HOME, absolute
+	Socket   string             // path of the socket
+	Runner   []string           // argv of the runner; empty: ingot-runner beside this program
+	Launch   supervise.Launcher // starts runners; nil: as processes of Runner
+	Faults   string             // INGOT_FAULTS
+	Verbose  bool               // log to standard error too
+	Config   *config.Config
+	Pressure func() lifecycle.Level // how short of memory the system is; nil: asks it
+	Log      io.WriteCloser         // takes the log; nil: a file in Home that is rotated
 }
 
 // Daemon answers the server.
@@ -69,6 +70,7 @@ type Daemon struct {
 	turns    map[turn.ID]*model // live ones
 	recent   []ipc.TurnReport   // the last 20, oldest first
 	lastErr  *ipc.Trouble
+	pressure lifecycle.Level
 	stopping bool
 }
 
@@ -88,6 +90,9 @@ func New(opt Options) (*Daemon, error) {
 	}
 	if opt.Launch == nil {
 		opt.Launch = supervise.Exec(opt.Runner...)
+	}
+	if opt.Pressure == nil {
+		opt.Pressure = systemPressure
 	}
 	logs, err := openLog(opt.Home, opt.Config.LogLevel, opt.Verbose, opt.Log)
 	if err != nil {
@@ -131,7 +136,7 @@ func (d *Daemon) tick() {
 		}
 		d.journal.Sweep()
 		d.mu.Lock()
-		actions := d.life.Tick(time.Now())
+		actions := append(d.life.Tick(time.Now()), d.pressLocked(time.Now())...)
 		d.restTextLocked(time.Now())
 		d.mu.Unlock()
 		d.act(actions)

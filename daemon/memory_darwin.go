@@ -3,6 +3,7 @@ package daemon
 import (
 	"golang.org/x/sys/unix"
 
+	"ingot/daemon/lifecycle"
 	"ingot/runtime/turn"
 )
 
@@ -13,4 +14,16 @@ func physicalMemory() turn.Bytes {
 		return fallbackMemory
 	}
 	return turn.Bytes(n)
+}
+
+// systemPressure asks the kernel: 1 is normal, 2 a warning, 4 critical.
+func systemPressure() lifecycle.Level {
+	n, err := unix.SysctlUint32("kern.memorystatus_vm_pressure_level")
+	switch {
+	case err != nil || n < 2:
+		return lifecycle.Calm
+	case n < 4:
+		return lifecycle.Short
+	}
+	return lifecycle.Critical
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -68,7 +69,7 @@ func TestTheSameAnswerInEveryTongue(t *testing.T) {
 
 func overHTTP(t *testing.T, h *house) string {
 	t.Helper()
-	web := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return h.dial(), nil }}}
+	web := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return h.dial(), nil }}}
 	defer web.CloseIdleConnections()
 	body := `{"jsonrpc":"2.0","id":1,"method":"chat.create","params":{` + question + `}}`
 	resp, err := web.Post("http://ingot/rpc", "application/json", bytes.NewReader([]byte(body)))

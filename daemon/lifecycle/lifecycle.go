@@ -44,6 +44,7 @@ type Manager struct {
 	buffers turn.Buffers
 	slots   map[string]*slot
 	count   uint64
+	pressed time.Time // when memory was last short; zero: caps are off
 }
 
 type slot struct {
@@ -57,6 +58,7 @@ type slot struct {
 	idle   time.Time // since when nothing needs it
 	told   Verb      // Start or Stop, until the state shows it
 	grant  wire.Grant
+	cap    turn.Bytes // under memory pressure; 0: none
 }
 
 // New returns a manager with room for budget bytes. buffers is the limit of
@@ -274,6 +276,9 @@ func (m *Manager) share(s *slot) wire.Grant {
 	}
 	if total == Need(s.size) {
 		g = max(g, m.budget) // alone: everything
+	}
+	if s.cap > 0 {
+		g = min(g, s.cap)
 	}
 	return wire.Grant{Bytes: g, Buffers: m.buffers, Wired: min(s.size+s.size/10, g)}
 }

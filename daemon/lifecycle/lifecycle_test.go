@@ -268,3 +268,48 @@ func TestGrantsNeverOverlap(t *testing.T) {
 		}
 	})
 }
+
+func TestPressureShrinksGrantsAndGivesThemBack(t *testing.T) {
+	b := newBench(10 * gib)
+	b.want("a", 2*gib)
+	active := 6 * gib
+	press := func(l Level) turn.Bytes {
+		b.now = b.now.Add(time.Second)
+		for _, a := range b.m.Pressure(l, func(string) turn.Bytes { return active }, b.now) {
+			if a.Do != Regrant || a.Model != "a" {
+				t.Errorf("%+v", a)
+			}
+		}
+		return b.m.slots["a"].grant.Bytes
+	}
+	if got := press(Calm); got != 10*gib {
+		t.Fatalf("at first %d", got)
+	}
+	last := press(Short)
+	if last >= active {
+		t.Errorf("short of memory: %d of %d in use", last, active)
+	}
+	for range 40 { // it obeys, the system stays short
+		active = min(active, last)
+		if got := press(Critical); got > last {
+			t.Errorf("grew from %d to %d", last, got)
+		} else {
+			last = got
+		}
+	}
+	if last != floor(2*gib) {
+		t.Errorf("shrunk to %d, a turn alone needs %d", last, floor(2*gib))
+	}
+	for range 8 {
+		press(Calm)
+	}
+	if got := press(Short); got > last { // calm was too short to count
+		t.Errorf("given back early: %d", got)
+	}
+	for range 11 {
+		press(Calm)
+	}
+	if got := press(Calm); got != 10*gib {
+		t.Errorf("it latches at %d", got)
+	}
+}

@@ -9,9 +9,12 @@ import (
 	"ingot/runtime/wire"
 )
 
-// tickEvery is how often deadlines are looked at while there is a process or
-// a restart to come.
-const tickEvery = 100 * time.Millisecond
+// How often deadlines are looked at: seldom while there is just a process,
+// often while its end or its restart is near.
+const (
+	tickIdle = time.Second
+	tickNear = 50 * time.Millisecond
+)
 
 // run is the supervisor's goroutine:
 //
@@ -24,8 +27,8 @@ func (s *Supervisor) run() {
 	for {
 		var tick <-chan time.Time
 		var timer *time.Timer
-		if s.gen != nil || !s.retryAt.IsZero() {
-			timer = time.NewTimer(tickEvery)
+		if pause := s.pause(); pause > 0 {
+			timer = time.NewTimer(pause)
 			tick = timer.C
 		}
 		select {
@@ -44,6 +47,18 @@ func (s *Supervisor) run() {
 			return
 		}
 	}
+}
+
+// pause is how long until the deadlines are looked at again; 0: there are
+// none.
+func (s *Supervisor) pause() time.Duration {
+	switch {
+	case !s.retryAt.IsZero(), s.gen != nil && !(s.gen.deadline.IsZero() && s.gen.killed.IsZero()):
+		return tickNear
+	case s.gen != nil:
+		return tickIdle
+	}
+	return 0
 }
 
 // set changes the state and tells it.
