@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,8 +220,9 @@ func TestConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// resident is the memory of the process now, in bytes.
+// resident is the memory of the process now, in bytes, less what Go can give back.
 func resident(t *testing.T) int {
+	debug.FreeOSMemory()
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0 // not Linux
@@ -278,9 +280,14 @@ func TestHandlesAreFreed(t *testing.T) {
 		}
 	}
 	churn(200)
-	before := resident(t)
-	churn(2000)
-	if grown := resident(t) - before; grown > 16<<20 {
-		t.Errorf("%d MB grown over 2,000 rounds", grown>>20)
+	// A leak grows every time; what else moves memory does not.
+	least := 1 << 30
+	for range 5 {
+		before := resident(t)
+		churn(2000)
+		least = min(least, resident(t)-before)
+	}
+	if least > 1<<20 {
+		t.Errorf("at least %d KB grown over 2,000 rounds", least>>10)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Bounds that a hostile template may reach on a busy machine.
 const (
-	hostileTime   = 10 * time.Second
+	hostileTime   = 15 * time.Second
 	hostileMemory = 800 << 20 // bytes of peak resident memory: two that are stopped keep theirs
 )
 
