@@ -163,6 +163,8 @@ type Governor struct {
 	probe  probe
 	drift  float64 // buffers that one lazy decode step adds
 
+	alone, rode int // widths of the last committed steps without and with decode rows
+
 	// Of the last plan:
 	pinch      bool // less than wanted, for want of room or time
 	lastResort bool // beyond the share

@@ -124,13 +124,25 @@ func (g *Governor) inTime(d *draft) {
 	}
 	limit *= timeShare
 	fits := func(s shape) bool { return g.table.predict(s, seconds) <= limit }
-	if w := widest(d.shape, fits); w < d.Width {
+	if w := max(widest(d.shape, fits), g.last(d.Rows)/slowing); w < d.Width {
 		why := turn.ReasonTime
 		if !g.table.known {
 			why = turn.ReasonStart
 		}
 		d.setWidth(max(1, even(w)), why)
 	}
+}
+
+// slowing is how much narrower than the one before a step may become for the
+// sake of time: one slow step on a busy machine is no reason to crawl.
+const slowing = 4
+
+// last is the width of the last prefill step in like company.
+func (g *Governor) last(rows int) int {
+	if rows > 0 {
+		return g.rode
+	}
+	return g.alone
 }
 
 // timeShare of the allowed time is aimed at, as steps vary.

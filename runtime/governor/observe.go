@@ -41,6 +41,11 @@ func (g *Governor) Observe(r Reading) {
 	g.retry = retry{}
 	g.probe.ended(!g.lastResort && over(cost, roomOf(r.Before, r.Limits, g.cfg.Share)))
 	g.launch.passed(r.Width + r.Decode)
+	if r.Width > 0 && r.Decode > 0 {
+		g.rode = r.Width
+	} else if r.Width > 0 {
+		g.alone = r.Width
+	}
 	if r.Width > 0 && r.Decode == 0 {
 		g.table.refit()
 		g.ladder.observe(r.Width, r.Context, cost[seconds], g.table.fit[seconds][3]/(1<<24))
