@@ -237,6 +237,7 @@ func (d *Daemon) unload(ctx context.Context, e *store.Entry) error {
 		return ipc.Invalid("model", "%s has %d open turns: cancel them or wait", m.name, m.open)
 	}
 	d.life.Drop(m.folder)
+	m.sup.Abandon(toWire(ipc.Errorf(ipc.ModelFailed, "%s was unloaded while it was loading", m.name)))
 	gone := m.sup.Halt()
 	d.mu.Unlock()
 	select {

@@ -125,3 +125,24 @@ func TestTheCatalogue(t *testing.T) {
 		s.wantError(err, ipc.ModelNotFound)
 	})
 }
+
+func TestAnUnloadEndsALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, "", "tiny")
+		defer s.close()
+		s.fleet.Options.Load = time.Minute
+		failed := make(chan error)
+		go func() {
+			_, err := s.Load(bg, ipc.LoadParams{Model: "tiny"})
+			failed <- err
+		}()
+		time.Sleep(10 * time.Second)
+		if err := s.Unload(bg, "tiny"); err != nil {
+			t.Error(err)
+		}
+		s.wantError(<-failed, ipc.ModelFailed)
+		if s.fleet.Alive() != 0 {
+			t.Error("its process is still there")
+		}
+	})
+}

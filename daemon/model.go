@@ -39,7 +39,7 @@ type model struct {
 func (d *Daemon) modelLocked(e *store.Entry) *model {
 	m := d.models[e.Folder]
 	if m == nil {
-		m = &model{name: e.Name, folder: e.Folder, conf: d.cfg.For(e.Name), status: supervise.Status{State: lifecycle.Cold}}
+		m = &model{name: e.Name, folder: e.Folder, conf: d.cfg.For(e.Name, e.Full), status: supervise.Status{State: lifecycle.Cold}}
 		m.sup = d.supervisor(m, wire.ModeFull, func(st supervise.Status) { d.changed(m, st) })
 		d.models[e.Folder] = m
 		d.pruneLocked()
@@ -56,7 +56,7 @@ func (d *Daemon) supervisor(m *model, mode wire.Mode, changed func(supervise.Sta
 	return supervise.New(supervise.Options{
 		Model: m.name, Folder: m.folder, Mode: mode,
 		Policy: wire.Policy{
-			PrefillStep: m.conf.PrefillStep, MaxStepMS: float64(m.conf.MaxStep) / float64(time.Millisecond),
+			PrefillStep: m.conf.PrefillStep, MaxStepMS: milliseconds(m.conf.MaxStep), RideStepMS: milliseconds(m.conf.RideStep),
 			Deterministic: m.conf.Deterministic, MaxTurns: m.conf.MaxTurns, MaxQueue: m.conf.MaxQueue, Context: m.conf.Context,
 		},
 		Launch:   d.opt.Launch,
@@ -67,6 +67,8 @@ func (d *Daemon) supervisor(m *model, mode wire.Mode, changed func(supervise.Sta
 		Watchdog: m.conf.Watchdog,
 	})
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // pruneLocked forgets the models that were cold for longest.
 func (d *Daemon) pruneLocked() {

@@ -43,6 +43,7 @@ type Model struct {
 	KeepAlive     time.Duration // idle time before it is unloaded; Forever
 	PrefillStep   int           // widest prefill step; 0: auto
 	MaxStep       time.Duration // longest step of a turn alone
+	RideStep      time.Duration // longest prefill step while others decode
 	Deterministic bool
 	Watchdog      time.Duration // least silence that is a hang
 	Context       int           // shorter context; 0: the model's own
@@ -83,17 +84,20 @@ func Default() *Config {
 		Drain:        5 * time.Second,
 		LogLevel:     "info",
 		Model: Model{
-			KeepAlive: 5 * time.Minute, MaxStep: 2 * time.Second, Watchdog: 30 * time.Second,
+			KeepAlive: 5 * time.Minute, MaxStep: 2 * time.Second, RideStep: 200 * time.Millisecond, Watchdog: 30 * time.Second,
 			MaxTurns: 32, MaxQueue: 256,
 		},
 		Models: map[string]Model{},
 	}
 }
 
-// For returns what holds for one model.
-func (c *Config) For(name string) Model {
-	if m, ok := c.Models[strings.ToLower(name)]; ok {
-		return m
+// For returns what holds for the model of these names: the first that has a
+// section counts.
+func (c *Config) For(names ...string) Model {
+	for _, n := range names {
+		if m, ok := c.Models[strings.ToLower(n)]; ok {
+			return m
+		}
 	}
 	return c.Model
 }

@@ -30,6 +30,7 @@ memory_budget = "24GB"
 buffer_limit = 3500
 prefill_step = 512
 max_step = "500ms"
+ride_step = "50ms"
 deterministic = true
 watchdog = "1m"
 context = 4096
@@ -57,7 +58,7 @@ keep_alive = "1h"
 	}
 	temp, topP, minP, rep, topK, most := 0.7, 0.9, 0.05, 1.1, 40, 100
 	want := Model{
-		KeepAlive: Forever, PrefillStep: 512, MaxStep: 500 * time.Millisecond, Deterministic: true, Watchdog: time.Minute,
+		KeepAlive: Forever, PrefillStep: 512, MaxStep: 500 * time.Millisecond, RideStep: 50 * time.Millisecond, Deterministic: true, Watchdog: time.Minute,
 		Context: 4096, MaxTurns: 4, MaxQueue: 8,
 		Sampling: Sampling{MaxTokens: &most, Temperature: &temp, TopP: &topP, TopK: &topK, MinP: &minP, RepetitionPenalty: &rep},
 	}
@@ -65,7 +66,7 @@ keep_alive = "1h"
 		t.Errorf("models in general: %+v", c.For("other"))
 	}
 	want.PrefillStep, want.KeepAlive = 0, time.Hour
-	if got := c.For("ORG/big"); !reflect.DeepEqual(got, want) {
+	if got := c.For("big", "ORG/big"); !reflect.DeepEqual(got, want) {
 		t.Errorf("the section: %+v", got)
 	}
 	if c.Default != "tiny" || c.MemoryBudget.Of(1) != 24e9 || c.BufferLimit != 3500 || c.Linger != 10*time.Second ||

@@ -54,6 +54,8 @@ var keys = []key{
 		show: func(_ *Config, m *Model) any { return m.PrefillStep }},
 	{name: "max_step", allowed: `a time, "10ms" to "10m"`, model: func(m *Model, v any) bool { return span(v, 10*time.Millisecond, 10*time.Minute, &m.MaxStep) },
 		show: func(_ *Config, m *Model) any { return m.MaxStep }},
+	{name: "ride_step", allowed: `a time, "10ms" to "10m"`, model: func(m *Model, v any) bool { return span(v, 10*time.Millisecond, 10*time.Minute, &m.RideStep) },
+		show: func(_ *Config, m *Model) any { return m.RideStep }},
 	{name: "deterministic", allowed: "true or false", model: func(m *Model, v any) bool { return flag(v, &m.Deterministic) },
 		show: func(_ *Config, m *Model) any { return m.Deterministic }},
 	{name: "watchdog", allowed: `a time, "1s" to "24h"`, model: func(m *Model, v any) bool { return span(v, time.Second, 24*time.Hour, &m.Watchdog) },

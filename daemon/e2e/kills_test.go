@@ -40,7 +40,10 @@ func TestKills(t *testing.T) {
 	for _, deterministic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deterministic=%v", deterministic), func(t *testing.T) {
 			kills := fewKills
-			if os.Getenv("INGOT_SOAK") != "" {
+			switch {
+			case raced:
+				kills = 1
+			case os.Getenv("INGOT_SOAK") != "":
 				kills = manyKills
 			}
 			testKills(t, openHouse(t, realBin, `keep_alive = "-1"`), starterName, kills, deterministic)

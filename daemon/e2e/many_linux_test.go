@@ -71,7 +71,10 @@ func rss(t *testing.T, pid int) int {
 // after the tenth.
 func TestManyRequests(t *testing.T) {
 	n := 300
-	if os.Getenv("INGOT_SOAK") != "" {
+	switch {
+	case raced:
+		n = 20
+	case os.Getenv("INGOT_SOAK") != "":
 		n = 1000
 	}
 	h := openHouse(t, realBin, `keep_alive = "-1"`)

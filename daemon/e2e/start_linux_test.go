@@ -16,8 +16,8 @@ import (
 	"ingot/ipc/socket"
 )
 
-// Bounds on the idle daemon. The median of a few starts is held to the first:
-// a machine that is busy elsewhere makes single ones slow.
+// Bounds on the idle daemon. The best of a few starts is held to the first: a
+// machine that is busy elsewhere makes single ones slow.
 const (
 	mostStart = 100 * time.Millisecond
 	mostIdle  = 40 << 10 // kB resident

@@ -32,7 +32,7 @@ type Options struct {
 	Linger time.Duration    // how long a turn is kept for a client that went away: 60 s
 	Keep   int              // bytes of events kept for a turn: 4 MiB
 	Total  int              // bytes of events kept for all finished turns: 64 MiB
-	Quiet  time.Duration    // silence after which a turn says that it waits: 4 s
+	Quiet  time.Duration    // silence after which a turn says that it waits: 3.5 s
 	Now    func() time.Time // time.Now
 
 	// Flow parks a turn whose reader lags, or lets it go on. Gone tells that
@@ -49,7 +49,7 @@ func (o *Options) fill() {
 	def(&o.Linger, 60*time.Second)
 	def(&o.Keep, 4<<20)
 	def(&o.Total, 64<<20)
-	def(&o.Quiet, 4*time.Second)
+	def(&o.Quiet, 3500*time.Millisecond)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -275,7 +275,7 @@ func (m *Manager) share(s *slot) wire.Grant {
 		g += turn.Bytes(float64(spare) * float64(Need(s.size)) / float64(total))
 	}
 	if total == Need(s.size) {
-		g = max(g, m.budget) // alone: everything
+		g = m.budget // alone: everything, and no more even where it needs more: the runner says what it lacks
 	}
 	if s.cap > 0 {
 		g = min(g, s.cap)

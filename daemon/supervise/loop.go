@@ -203,8 +203,12 @@ func (s *Supervisor) stop(c chan struct{}) {
 		return
 	}
 	s.gen.stopping = true
-	s.gen.send(&wire.Stop{})
-	s.gen.killBy(time.Now().Add(s.opt.Grace), "it did not stop in time")
+	if s.state == lifecycle.Ready {
+		s.gen.send(&wire.Stop{})
+		s.gen.killBy(time.Now().Add(s.opt.Grace), "it did not stop in time")
+	} else { // it is loading: there is nothing to wait for
+		s.gen.kill("it is not needed any more")
+	}
 	if s.state != lifecycle.Stalled {
 		s.set(lifecycle.Unloading)
 	}

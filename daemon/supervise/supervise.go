@@ -180,8 +180,12 @@ func (s *Supervisor) Loaded() <-chan error {
 			c <- nil
 			return
 		}
-		if s.closing {
+		switch {
+		case s.closing:
 			c <- &wire.Error{Name: "shutting_down", Message: "the daemon is stopping"}
+			return
+		case s.state == lifecycle.Stalled:
+			c <- s.status.Err
 			return
 		}
 		s.loads = append(s.loads, c)
@@ -239,6 +243,9 @@ func (s *Supervisor) Refuse(err *wire.Error) {
 		}
 	})
 }
+
+// Abandon tells those who wait for a load that it will not be.
+func (s *Supervisor) Abandon(err *wire.Error) { s.in.put(func() { s.finishLoads(err) }) }
 
 // Retire is Close for a supervisor that nobody uses any more, without
 // waiting.
