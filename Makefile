@@ -20,7 +20,7 @@ PURE := ./daemon/... ./ipc/... ./runtime/turn/... ./runtime/wire/... ./runtime/g
 # Only those that are there (a package pattern that matches nothing is an error to some tools).
 PURE_HERE = $(foreach p,$(PURE),$(if $(wildcard $(patsubst ./%/...,%,$(p))),$(p)))
 
-.PHONY: deps ref textkit build run test lint bench soak fixtures clean
+.PHONY: deps ref textkit build run test lint darwin bench soak fixtures clean
 
 deps: ; @scripts/deps.sh
 ref: deps ; @scripts/ref.sh
@@ -36,7 +36,7 @@ build: textkit
 run: build
 	@scripts/run.sh
 
-test: lint build fixtures
+test: lint build fixtures darwin
 	$(GO) test -timeout 30m ./...
 	$(GO) test -race -timeout 15m $(PURE_HERE)
 	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) test --release --locked; fi
@@ -46,6 +46,9 @@ lint: textkit $(STATIC)
 
 $(STATIC): deps.lock | deps
 	@GOBIN=$(dir $@) $(GO) install $$(awk '$$1 == "tool" && /staticcheck/ { print $$2 "@" $$3 }' deps.lock) && touch $@
+
+# Every program for macOS, compiled, linked and each import checked.
+darwin: deps ; @scripts/darwin/build.sh
 
 bench: build fixtures ; @$(GO) run ./runtime/bench
 soak: build fixtures

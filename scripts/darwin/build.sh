@@ -2,6 +2,7 @@
 # Builds every program for macOS on arm64 into dist/darwin-arm64 and checks each import. Works on Linux; nothing runs here.
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
+[ "$(uname -s)" != Darwin ] || { say "on a Mac 'make build' builds for macOS"; exit 0; }
 scripts/darwin/toolchain.sh
 export DARWIN=$PWD/.deps/darwin MACOS=14.0
 export ZIG; ZIG=$(echo "$DARWIN"/venv/lib/python3*/site-packages/ziglang/zig)
@@ -23,8 +24,8 @@ done
 
 textkit
 GOOS=darwin GOARCH=arm64 CGO_ENABLED=1 CC=$DARWIN/bin/zcc CXX=$DARWIN/bin/zcxx \
-  CGO_CXXFLAGS="-O2 -fvisibility=hidden -I$DARWIN/mlx/include -I$DARWIN/mlx/include/metal_cpp" \
+  CGO_CXXFLAGS="-O2 -w -fvisibility=hidden -I$DARWIN/mlx/include -I$DARWIN/mlx/include/metal_cpp" \
   CGO_LDFLAGS="-F$DARWIN/frameworks -L$DARWIN/stubs -L$DARWIN/mlx/lib $DARWIN/mlx/lib/libmlx.dylib -Wl,-rpath,@loader_path/../Frameworks" \
-  go build -trimpath -ldflags='-s -w' -o $out/ ./runtime/runner/ingot-runner
+  go build -trimpath -tags bundle -ldflags='-s -w' -o $out/ ./runtime/runner/ingot-runner
 "$DARWIN/venv/bin/python" scripts/darwin/check.py $out/ingot-runner --mlx "$DARWIN/mlx/lib/libmlx.dylib" \
   --libsystem "$(dirname "$ZIG")/lib/libc/darwin/libSystem.tbd" --libcxx "$DARWIN/libcxx.syms" --minos $MACOS

@@ -13,8 +13,8 @@ package cabi
 
 /*
 #cgo CXXFLAGS: -std=c++20 -O2 -Wall -Wextra -isystem ${SRCDIR}/../../../../.deps/mlx/include -I${SRCDIR}/../cpu
-#cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx -Wl,-rpath,${SRCDIR}/../../../../.deps/mlx/lib
-#cgo linux LDFLAGS: -Wl,-rpath,$ORIGIN/../lib -L${SRCDIR}/../../../../.deps/openblas/lib -lscipy_openblas -Wl,-rpath,${SRCDIR}/../../../../.deps/openblas/lib
+#cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx
+#cgo linux LDFLAGS: -Wl,-rpath,$ORIGIN/../lib -L${SRCDIR}/../../../../.deps/openblas/lib -lscipy_openblas
 #cgo darwin CXXFLAGS: -isystem ${SRCDIR}/../../../../.deps/mlx/include/metal_cpp
 #cgo noescape ig_run
 #cgo nocallback ig_run

@@ -11,7 +11,7 @@ package cpu
 
 /*
 #cgo CXXFLAGS: -std=c++20 -O2 -Wall -Wextra -isystem ${SRCDIR}/../../../../.deps/mlx/include
-#cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx -Wl,-rpath,${SRCDIR}/../../../../.deps/mlx/lib
+#cgo LDFLAGS: -L${SRCDIR}/../../../../.deps/mlx/lib -lmlx
 #cgo linux LDFLAGS: -lpthread
 */
 import "C"
