@@ -339,12 +339,21 @@ func TestLogitsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestLaunchFaults(t *testing.T) {
-	err := fault(&mlx.Error{Op: "eval", Msg: "cuGraphAddKernelNode(...) failed: invalid argument", Err: mlx.ErrMemory})
-	if step.FaultOf(err) != step.FaultLaunch {
-		t.Error(err)
+func TestFaults(t *testing.T) {
+	for cause, want := range map[error]step.Fault{
+		mlx.ErrResourceLimit: step.FaultBuffers, mlx.ErrMemory: step.FaultBytes, mlx.ErrLaunch: step.FaultLaunch,
+		mlx.ErrDevice: step.FaultDevice, mlx.ErrInvalid: step.FaultNone, mlx.ErrWrongThread: step.FaultNone,
+	} {
+		err := fault(&mlx.Error{Op: "eval", Err: cause})
+		if step.FaultOf(err) != want || !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
+		}
 	}
-	if err := fault(&mlx.Error{Op: "eval", Err: mlx.ErrDevice}); step.FaultOf(err) != step.FaultDevice {
-		t.Error(err)
+	lost := fault(errors.Join(&mlx.Error{Op: "eval", Err: mlx.ErrMemory}, mlx.ErrDevice))
+	if step.FaultOf(lost) != step.FaultDevice {
+		t.Errorf("a sequence lost on the way: %v", lost)
+	}
+	if fault(nil) != nil {
+		t.Error("a fault of nothing")
 	}
 }

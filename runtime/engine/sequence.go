@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"ingot/runtime/kv"
 	"ingot/runtime/mlx"
@@ -172,14 +171,10 @@ func fault(err error) error {
 		kind = step.FaultBuffers
 	case errors.Is(err, mlx.ErrMemory):
 		kind = step.FaultBytes
-		if tooLarge(err) {
-			kind = step.FaultLaunch
-		}
+	case errors.Is(err, mlx.ErrLaunch):
+		kind = step.FaultLaunch
 	default:
 		return err
 	}
 	return &step.Error{Fault: kind, Err: err}
 }
-
-// tooLarge recognizes a CUDA graph node that the driver refuses for its size.
-func tooLarge(err error) bool { return strings.Contains(err.Error(), "cuGraphAddKernelNode") }

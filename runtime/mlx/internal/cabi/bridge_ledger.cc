@@ -172,6 +172,7 @@ void ig_ledger_read(ig_ledger* l) {
 }
 
 void ig_ledger_reset_peak(void) {
+  if (!supported) mx::reset_peak_memory(); // MLX's own figure stands in
   buffers.peak = buffers.live.load();
   bytes.peak = bytes.live.load();
 }
