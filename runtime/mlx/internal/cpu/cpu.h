@@ -55,7 +55,9 @@ int few_rows();
 // x [T, K] or [T, 1, K] (one row for all k) or [T, k, K] (one row each).
 // y[t, j, :] = x[t, j or 0, :] * dequantized(w[idx[t, j]])^T, shape [T, k, N].
 // Rows are grouped by expert inside; no order of idx is asked for. An index
-// outside [0, E) gives a row of zeros.
+// outside [0, E) gives a row of zeros. A row has the bits that qmm would give
+// it among the rows of its expert: those it has alone while the expert has at
+// most few_rows().
 array gather_qmm(const array& x, const array& w, const array& scales, const array& biases,
                  const array& idx, int group, int bits, StreamOrDevice s = {});
 

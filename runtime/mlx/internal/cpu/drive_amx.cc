@@ -11,7 +11,7 @@ namespace {
 // their split to stay in a cache.
 constexpr int kPartRows = 512;
 // Bytes of split rows at a time.
-constexpr size_t kBatchBytes = 48 << 20;
+constexpr size_t kBatchBytes = 16 << 20;
 // Bytes of unpacked weights in a task: half of a second cache.
 constexpr size_t kTaskBytes = 768 << 10;
 

@@ -2,6 +2,7 @@ package cputest
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -45,6 +46,24 @@ func TestQmmManyRows(t *testing.T) {
 			RawQmm(q, x, c[0], y)
 			want, size := dotRef(x, plain, c[0], c[1], c[2])
 			near(t, fmt.Sprintf("M=%d %s", c[0], q), y, want, size, dotTol)
+		}
+	})
+}
+
+// Rows of very unlike sizes keep the accuracy of f32: none of x is cut off.
+func TestQmmOfUnlikeSizes(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rng(6)
+		for _, m := range []int{3, 40} {
+			q, plain := weights(r, 33, 256, 64, 8, F32)
+			x := normal(r, m*q.K)
+			for i := range x {
+				x[i] = float32(math.Ldexp(float64(x[i]), r.IntN(120)-60))
+			}
+			y := make([]float32, m*q.N)
+			RawQmm(q, x, m, y)
+			want, size := dotRef(x, plain, m, q.N, q.K)
+			near(t, fmt.Sprint(m, " rows"), y, want, size, dotTol)
 		}
 	})
 }
