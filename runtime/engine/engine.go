@@ -42,6 +42,7 @@ type Engine struct {
 	prefix  prefixes
 	stats   Stats
 	settled bool
+	pressed bool      // a step lacked room, and no sequence has ended since
 	rows    []float32 // logits on the host, reused
 }
 

@@ -62,9 +62,10 @@ func (e *Engine) lead(st *step.Step, seqs []*sequence) ([]*lead, []step.Row, err
 	return led, rows, e.advance(led, first, of, st.Depth)
 }
 
-// marks reports whether a row's prompt ends here and is worth a mark.
+// marks reports whether a row's prompt ends here and is worth a mark. Where
+// room was short none is made until a sequence ends.
 func (e *Engine) marks(st *step.Step, r step.Row, q *sequence) bool {
-	return e.prefix.most > 0 && !st.Deterministic && q.grid == 0 &&
+	return e.prefix.most > 0 && !e.pressed && !st.Deterministic && q.grid == 0 &&
 		r.Sampler != nil && len(r.Tokens) > tail && len(q.tokens)+len(r.Tokens) >= worthReuse+tail &&
 		q.kv.Recurrent() && !q.kv.Windowed()
 }

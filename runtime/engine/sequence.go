@@ -130,6 +130,7 @@ func (e *Engine) Close(id step.SeqID, keep bool) {
 		return
 	}
 	delete(e.seqs, id)
+	e.pressed = false
 	_ = e.dev.Do(func() error {
 		if !keep || !e.worthKeeping(q) || e.detach(q.kv) != nil {
 			q.free()

@@ -97,6 +97,11 @@ func samplers(rows []step.Row) (n int) {
 // attempt computes a step and commits it, or undoes it.
 func (e *Engine) attempt(st *step.Step, seqs []*sequence, got *harvest) error {
 	got.rows = e.rows
+	if e.pressed { // answers come before prefixes
+		for _, q := range e.seqs {
+			q.setMark(nil)
+		}
+	}
 	led, rows, err := e.lead(st, seqs)
 	if err == nil {
 		err = e.passes(rows, st, seqs, got)
@@ -127,9 +132,7 @@ func (e *Engine) undo(err error, led []*lead, seqs []*sequence) error {
 		}
 	}
 	if f := step.FaultOf(fault(err)); f == step.FaultBuffers || f == step.FaultBytes {
-		for _, q := range e.seqs { // room is short: answers come before prefixes
-			q.setMark(nil)
-		}
+		e.pressed = true
 	}
 	return err
 }
