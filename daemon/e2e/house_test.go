@@ -138,8 +138,9 @@ type said struct {
 	probs []turn.Logprob
 	done  *turn.Done
 	fail  *turn.Failure
-	when  []time.Time // of each event with text
-	hook  func()      // called for each of them
+	when  []time.Time  // of each event with text
+	live  turn.Buffers // after the last step of the prompt
+	hook  func()       // called for each of them
 }
 
 // hear adds an event, and holds the stream to its rules.
@@ -149,6 +150,8 @@ func (s *said) hear(ev *turn.Event, seq int64) error {
 		return fmt.Errorf("seq %d, want %d", ev.Seq, seq)
 	case s.done != nil || s.fail != nil:
 		return fmt.Errorf("a %s event after the end", ev.Type)
+	case ev.Prefill != nil:
+		s.live = ev.Prefill.Live
 	case ev.Text != nil:
 		s.text += ev.Text.Delta
 		s.ids = append(s.ids, ev.Text.TokenIDs...)

@@ -23,13 +23,18 @@ type rest struct{ weights, states turn.Buffers }
 
 func (r rest) all() turn.Buffers { return r.weights + r.states }
 
-// unlimited answers the prompt without a limit: what a turn holds at rest,
-// and what a step of 2048 wants at most.
-func unlimited(t *testing.T, prompt []turn.TokenID) (rest, *said) {
+// atRest asks with a prompt too short for its end to be marked, which would
+// take buffers more while there is room.
+func atRest(t *testing.T) rest {
 	h, weights := loaded(t, 0)
-	s := h.say(prompt, 16)
-	// The one turn so far was kept as a prefix: that is its states.
-	return rest{weights, s.done.Report.Buffers.Live - weights}, s
+	return rest{weights, h.say(words(3, 20), 1).live - weights}
+}
+
+// unlimited answers the prompt without a limit: what a step of 2048 wants at
+// most.
+func unlimited(t *testing.T, prompt []turn.TokenID) *said {
+	h, _ := loaded(t, 0)
+	return h.say(prompt, 16)
 }
 
 // TestSoakLimits: wherever the limit is, from rest plus 15% to the natural
@@ -38,7 +43,7 @@ func TestSoakLimits(t *testing.T) {
 	e := soak()
 	n := newNote(t, "limits", "A prompt under every limit")
 	prompt := words(1, e.prompt)
-	r, free := unlimited(t, prompt)
+	r, free := atRest(t), unlimited(t, prompt)
 	least, natural := r.all()+(r.all()*15+99)/100, free.done.Report.Buffers.Peak
 	if natural <= least {
 		t.Fatalf("the natural peak is %d, rest and 15%% more %d: nothing to try", natural, least)
@@ -119,7 +124,7 @@ func reasons(steps []turn.PrefillStep) string {
 func TestSoakSpeed(t *testing.T) {
 	e := soak()
 	n := newNote(t, "speed", "Speed under a limit")
-	r, free := unlimited(t, words(1, e.paired))
+	r, free := atRest(t), unlimited(t, words(1, e.paired))
 	extra := free.done.Report.Buffers.Peak - r.all()
 	n.say("Prefill of %d tokens, medians of %d interleaved pairs; each daemon has answered one such prompt before.\n", e.paired, e.pairs)
 	n.say("| limit | of the extra | tok/s | without a limit | ratio |\n| --- | --- | --- | --- | --- |")
@@ -188,11 +193,8 @@ type needs struct {
 // TestSoakRefusals: too little for the weights fails the load, too little for
 // a turn alone fails that turn, both with numbers, and the daemon goes on.
 func TestSoakRefusals(t *testing.T) {
-	probe, weights := loaded(t, 0)
-	short := words(3, 30)
-	want := probe.say(short, 8)
-	states := want.done.Report.Buffers.Live - weights
-
+	r, short := atRest(t), words(3, 20)
+	weights := r.weights
 	h := openTiny(t, weights-100)
 	_, err := h.client.Load(context.Background(), ipc.LoadParams{Model: tinyName})
 	var e *ipc.Error
@@ -205,7 +207,7 @@ func TestSoakRefusals(t *testing.T) {
 		t.Errorf("need %d, have %d for weights of %d: %v %s", n.Need, n.Have, weights, err, body)
 	}
 
-	h, _ = loaded(t, weights+states/2)
+	h, _ = loaded(t, weights+r.states/2)
 	for range 2 { // the refusal of one is no one else's
 		s, err := h.stream("completion.create", greedy(short, 8))
 		if err != nil || s.fail == nil {
@@ -225,16 +227,13 @@ func TestSoakRefusals(t *testing.T) {
 func TestSoakQueueForRoom(t *testing.T) {
 	prompts := make([][]turn.TokenID, 6)
 	want := make([][]turn.TokenID, len(prompts))
-	h, weights := loaded(t, 0)
-	var states turn.Buffers
+	r := atRest(t)
+	h, _ := loaded(t, 0)
 	for i := range prompts {
 		prompts[i] = words(uint64(50+i), 30+10*i)
-		s := h.say(prompts[i], 24)
-		if want[i] = s.ids; i == 0 {
-			states = s.done.Report.Buffers.Live - weights
-		}
+		want[i] = h.say(prompts[i], 24).ids
 	}
-	limit := (weights+states)*115/100 + states
+	limit := r.all()*115/100 + r.states
 	tight, _ := loaded(t, limit)
 	var all sync.WaitGroup
 	var waited time.Duration
@@ -255,5 +254,5 @@ func TestSoakQueueForRoom(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("weights %d, states %d a turn, limit %d: the longest wait in the queue was %v", weights, states, limit, waited)
+	t.Logf("weights %d, states %d a turn, limit %d: the longest wait in the queue was %v", r.weights, r.states, limit, waited)
 }

@@ -82,8 +82,8 @@ func (e *entry) trim(keep int) {
 		n++
 	}
 	if n > 0 {
-		clear(e.events[:n])
-		e.events = append([]record(nil), e.events[n:]...)
+		clear(e.events[:n]) // what they hold is free; append moves the rest when it must
+		e.events = e.events[n:]
 		e.first += int64(n)
 	}
 }

@@ -26,7 +26,9 @@ func (s *Scheduler) round() []item {
 	for _, t := range s.ready() {
 		switch {
 		case t.byOne() && t.lonely():
-			loners = append(loners, item{rows: []*thread{t}})
+			for range t.turns() {
+				loners = append(loners, item{rows: []*thread{t}})
+			}
 		case t.byOne():
 			batch.rows = append(batch.rows, t)
 		default:
@@ -74,6 +76,19 @@ func (s *Scheduler) nextChunk(chunks []*thread) *thread {
 	}
 	s.turnOf++
 	return chunks[s.turnOf%len(chunks)]
+}
+
+// catchUp is how many steps a round a lone thread has while it replays what
+// was delivered already: its client has waited for a restart, others go on at
+// a part of their speed meanwhile.
+const catchUp = 4
+
+// turns is how often a lone thread steps in a round.
+func (t *thread) turns() int {
+	if t.need() > 1 {
+		return catchUp
+	}
+	return 1
 }
 
 // byOne reports whether the thread's next step feeds a single token.
