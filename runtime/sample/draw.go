@@ -3,6 +3,7 @@ package sample
 import (
 	"cmp"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -105,11 +106,12 @@ func (s scale) weight(v float32) float64 {
 }
 
 const (
-	block   = 256 // logits summed together when all may be drawn
-	binsPer = 16  // bins of the histogram per unit of e
-	bins    = -negligible*binsPer + 1
-	fewBest = 256  // up to so many are kept in a heap
-	coldest = 1e30 // one over the least temperature
+	block      = 256 // logits summed together
+	leastShare = 100 // blocks worth a goroutine
+	binsPer    = 32  // bins of the histogram per unit of e
+	bins       = -negligible*binsPer + 1
+	fewBest    = 256  // up to so many are kept in a heap
+	coldest    = 1e30 // one over the least temperature
 )
 
 // workspace is memory for one Pick.
@@ -134,12 +136,7 @@ func (w *workspace) copyOf(logits []float32) []float32 {
 // drawAll draws from every token, in the order of the vocabulary: block sums
 // first, then within the block.
 func (w *workspace) drawAll(logits []float32, sc scale, u float64) turn.TokenID {
-	w.sums = w.sums[:0]
-	all := 0.0
-	for at := 0; at < len(logits); at += block {
-		all += sc.sum(logits[at:min(at+block, len(logits))])
-		w.sums = append(w.sums, all)
-	}
+	all := w.sum(logits, sc)
 	at := float64(u * all)
 	b, _ := slices.BinarySearchFunc(w.sums, at, func(sum, at float64) int {
 		if sum > at {
@@ -147,6 +144,7 @@ func (w *workspace) drawAll(logits []float32, sc scale, u float64) turn.TokenID 
 		}
 		return -1
 	})
+	b = min(b, len(w.sums)-1)
 	for ; b > 0 && w.sums[b] == w.sums[b-1]; b-- { // only where rounding put u at the very end
 	}
 	before := 0.0
@@ -154,6 +152,34 @@ func (w *workspace) drawAll(logits []float32, sc scale, u float64) turn.TokenID 
 		before = w.sums[b-1]
 	}
 	return w.drawBlock(logits, sc, b*block, at-before)
+}
+
+// sum is the weight of all tokens, added up by blocks: w.sums[b] is that of
+// the blocks up to b. The blocks of a large vocabulary are shared out among
+// processors, which changes no sum.
+func (w *workspace) sum(logits []float32, sc scale) float64 {
+	n := (len(logits) + block - 1) / block
+	w.sums = slices.Grow(w.sums[:0], n)[:n]
+	workers := min(runtime.GOMAXPROCS(0), n/leastShare)
+	if workers <= 1 {
+		w.share(logits, sc, 0, n)
+	} else {
+		var all sync.WaitGroup
+		for i := range workers {
+			all.Go(func() { w.share(logits, sc, i*n/workers, (i+1)*n/workers) })
+		}
+		all.Wait()
+	}
+	for b := 1; b < n; b++ {
+		w.sums[b] += w.sums[b-1]
+	}
+	return w.sums[n-1]
+}
+
+func (w *workspace) share(logits []float32, sc scale, from, to int) {
+	for b := from; b < to; b++ {
+		w.sums[b] = sc.sum(logits[b*block : min((b+1)*block, len(logits))])
+	}
 }
 
 func (sc scale) sum(logits []float32) (sum float64) {
@@ -189,7 +215,7 @@ func (w *workspace) above(logits []float32, sc scale, floor float64) []candidate
 // nucleus gathers what top_p leaves of all tokens, in order. A nucleus is
 // most often near the top: it is looked for there first.
 func (w *workspace) nucleus(logits []float32, sc scale, p float64) []candidate {
-	want := float64(p * sc.sum(logits))
+	want := float64(p * w.sum(logits, sc))
 	for _, reach := range [...]float64{-5, -10, -18} {
 		if cs := w.within(logits, sc, reach); total(cs) >= want {
 			return topP(cs, want)

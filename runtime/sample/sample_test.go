@@ -292,3 +292,19 @@ func TestChoicesDiffer(t *testing.T) {
 		t.Errorf("mean %v", mean)
 	}
 }
+
+// TestSharedSumsAreTheSame: however many processors add up a row, the sums
+// are the same to the last bit.
+func TestSharedSumsAreTheSame(t *testing.T) {
+	logits, sc := likely(100_001), scale{top: 13, by: 1.3}
+	var one, many workspace
+	n := (len(logits) + block - 1) / block
+	one.sums = make([]float64, n)
+	one.share(logits, sc, 0, n)
+	for b := 1; b < n; b++ {
+		one.sums[b] += one.sums[b-1]
+	}
+	if many.sum(logits, sc); !slices.Equal(one.sums, many.sums) {
+		t.Error("sums differ")
+	}
+}
