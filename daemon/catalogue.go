@@ -264,9 +264,8 @@ func (d *Daemon) Pin(_ context.Context, p ipc.PinParams) error {
 	if p.Pinned && !d.stopping {
 		actions = d.life.Want(m.folder, turn.Bytes(e.Size), m.conf.KeepAlive, m.open, time.Now())
 	}
-	v := d.viewLocked(m)
+	d.bus.Model(d.viewLocked(m), true)
 	d.mu.Unlock()
-	d.bus.Model(v, true)
 	d.act(actions)
 	return nil
 }

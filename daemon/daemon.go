@@ -107,7 +107,7 @@ func New(opt Options) (*Daemon, error) {
 		models: map[string]*model{}, turns: map[turn.ID]*model{},
 	}
 	d.bus = bus.New(d.status)
-	d.journal = journal.New(journal.Options{Linger: d.cfg.Linger, Flow: d.flow, Gone: d.gone, Ended: d.finished})
+	d.journal = journal.New(journal.Options{Linger: max(d.cfg.Linger, 1), Flow: d.flow, Gone: d.gone, Ended: d.finished})
 	d.ticking.Go(d.tick)
 	return d, nil
 }

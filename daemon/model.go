@@ -99,9 +99,8 @@ func (d *Daemon) changed(m *model, st supervise.Status) {
 	if st.Err != nil && was.Err != st.Err {
 		d.troubleLocked(fromWire(st.Err), m.name)
 	}
-	view := d.viewLocked(m)
+	d.bus.Model(d.viewLocked(m), notable) // within the lock: no older view after a newer one
 	d.mu.Unlock()
-	d.bus.Model(view, notable)
 	d.act(actions)
 }
 

@@ -35,6 +35,9 @@ func FromEnvironment(opt Options) (Options, error) {
 	if opt.Config, err = config.Load(filepath.Join(home, "config.toml")); err != nil {
 		return opt, err
 	}
+	if opt.Config.TCPListen != "" {
+		return opt, &config.Error{Key: "tcp.listen", Why: "there is no TCP in this version: leave it out"}
+	}
 	opt.Faults = os.Getenv("INGOT_FAULTS")
 	limit, err := bufferLimit(os.Getenv("INGOT_RSRC_LIMIT"))
 	if limit > 0 {

@@ -56,7 +56,7 @@ var keys = []key{
 		show: func(_ *Config, m *Model) any { return m.MaxStep }},
 	{name: "ride_step", allowed: `a time, "10ms" to "10m"`, model: func(m *Model, v any) bool { return span(v, 10*time.Millisecond, 10*time.Minute, &m.RideStep) },
 		show: func(_ *Config, m *Model) any { return m.RideStep }},
-	{name: "deterministic", allowed: "true or false", model: func(m *Model, v any) bool { return flag(v, &m.Deterministic) },
+	{name: "deterministic", allowed: "true or false", model: func(m *Model, v any) bool { return boolean(v, &m.Deterministic) },
 		show: func(_ *Config, m *Model) any { return m.Deterministic }},
 	{name: "watchdog", allowed: `a time, "1s" to "24h"`, model: func(m *Model, v any) bool { return span(v, time.Second, 24*time.Hour, &m.Watchdog) },
 		show: func(_ *Config, m *Model) any { return m.Watchdog }},
@@ -95,8 +95,8 @@ func find(name string) *key {
 	return nil
 }
 
-func text(v any, p *string) (ok bool) { *p, ok = v.(string); return ok }
-func flag(v any, p *bool) (ok bool)   { *p, ok = v.(bool); return ok }
+func text(v any, p *string) (ok bool)  { *p, ok = v.(string); return ok }
+func boolean(v any, p *bool) (ok bool) { *p, ok = v.(bool); return ok }
 
 func whole(v any, lo, hi int64, p *int) bool {
 	n, ok := v.(int64)
