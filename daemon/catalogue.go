@@ -232,9 +232,9 @@ func (d *Daemon) unload(ctx context.Context, e *store.Entry) error {
 		d.mu.Unlock()
 		return nil
 	}
-	if m.open > 0 {
+	if n := m.open; n > 0 {
 		d.mu.Unlock()
-		return ipc.Invalid("model", "%s has %d open turns: cancel them or wait", m.name, m.open)
+		return ipc.Invalid("model", "%s has %d open turns: cancel them or wait", m.name, n)
 	}
 	d.life.Drop(m.folder)
 	m.sup.Abandon(toWire(ipc.Errorf(ipc.ModelFailed, "%s was unloaded while it was loading", m.name)))

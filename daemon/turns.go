@@ -29,9 +29,9 @@ func (d *Daemon) StartTurn(_ context.Context, req *ipc.TurnRequest) (server.Turn
 		return nil, errStopping()
 	}
 	m := d.modelLocked(e)
-	if m.open >= m.conf.MaxTurns+m.conf.MaxQueue {
+	if n := m.open; n >= m.conf.MaxTurns+m.conf.MaxQueue {
 		d.mu.Unlock()
-		return nil, ipc.Errorf(ipc.QueueFull, "%d turns wait for %s already", m.open, m.name).With("retry_after_s", 1)
+		return nil, ipc.Errorf(ipc.QueueFull, "%d turns wait for %s already", n, m.name).With("retry_after_s", 1)
 	}
 	id := turn.ID(fmt.Sprintf("t%016x", rand.Uint64()))
 	spec := journal.Spec{Model: m.name, Submit: submission(id, req, &m.conf), Linger: req.Linger}
