@@ -51,6 +51,12 @@ type DeltaNet struct {
 // NewDeltaNet declares the layer, but for In.
 func NewDeltaNet(l *weights.Loader, path string, d DeltaShape, eps float64) *DeltaNet {
 	conv := path + ".conv1d.weight"
+	for range d.Kernel {
+		l.Beside(l.Dtype(), d.conv()) // taps
+	}
+	for _, n := range []int{d.ValueHeads, d.KeyDim, d.KeyDim} { // rate, qw, kw
+		l.Beside(mlx.Float32, n)
+	}
 	return &DeltaNet{
 		DeltaShape: d,
 		Conv:       l.Flat(conv, l.Dtype(), []int{d.conv(), d.Kernel}, []int{d.conv(), d.Kernel, 1}, []int{d.conv(), 1, d.Kernel}),

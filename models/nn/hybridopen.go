@@ -29,7 +29,7 @@ func OpenHybrid(dev *mlx.Device, m *index.Model, opt models.Options, c *Hybrid, 
 		d.OnClose(n.Free)
 		if err := n.Prepare(s); err != nil {
 			d.Close()
-			return nil, err
+			return nil, l.Room(err)
 		}
 	}
 	return d, nil

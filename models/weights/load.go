@@ -94,7 +94,7 @@ func (l *Loader) allocate(set *Set) ([]read, error) {
 		j := &l.jobs[i]
 		a, raw, err := l.dev.NewBuffer(j.dtype, j.shape...)
 		if err != nil {
-			return nil, &RoomError{len(l.jobs), l.bytes(), fmt.Errorf("allocate %v %v: %w", j.dtype, j.shape, err)}
+			return nil, l.Room(fmt.Errorf("allocate %v %v: %w", j.dtype, j.shape, err))
 		}
 		*j.into = *a
 		set.arrays = append(set.arrays, j.into)
@@ -111,16 +111,30 @@ func (l *Loader) allocate(set *Set) ([]read, error) {
 	return reads, nil
 }
 
-// bytes is the size of all buffers together.
-func (l *Loader) bytes() (sum int64) {
+// Beside announces a buffer that the family makes of its weights when they
+// are loaded, and keeps.
+func (l *Loader) Beside(dt mlx.Dtype, shape ...int) {
+	l.beside = append(l.beside, sizeOf(dt, shape))
+}
+
+// Room tells with an error what the whole model needs.
+func (l *Loader) Room(err error) error {
+	e := &RoomError{Buffers: len(l.jobs) + len(l.beside), Err: err}
 	for i := range l.jobs {
-		n := int64(l.jobs[i].dtype.Size())
-		for _, d := range l.jobs[i].shape {
-			n *= int64(d)
-		}
-		sum += n
+		e.Bytes += sizeOf(l.jobs[i].dtype, l.jobs[i].shape)
 	}
-	return sum
+	for _, n := range l.beside {
+		e.Bytes += n
+	}
+	return e
+}
+
+func sizeOf(dt mlx.Dtype, shape []int) int64 {
+	n := int64(dt.Size())
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
 }
 
 // shiftAll adds what Shift asked for, in place: small vectors only.

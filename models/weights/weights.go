@@ -75,7 +75,7 @@ type RoomError struct {
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("allocate %d buffers of %d bytes: %v", e.Buffers, e.Bytes, e.Err)
+	return fmt.Sprintf("a model of %d buffers, %d bytes: %v", e.Buffers, e.Bytes, e.Err)
 }
 func (e *RoomError) Unwrap() error { return e.Err }
 
@@ -97,6 +97,7 @@ type Loader struct {
 	tensors map[string]*source
 	jobs    []job
 	errs    []error
+	beside  []int64 // bytes of the buffers that Beside announced
 	shifts  map[string]float32
 }
 

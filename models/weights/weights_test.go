@@ -361,10 +361,16 @@ func TestAllocationFails(t *testing.T) {
 		l := NewLoader(dev, m, nil)
 		l.Vector("a", 10)
 		l.Vector("b", 10)
+		l.Beside(mlx.Float16, 3)
 		dev.Ledger().FailAt(2)
 		defer dev.Ledger().FailAt(0)
-		if _, err := l.Load(func(float64) {}); !errors.Is(err, mlx.ErrResourceLimit) {
-			t.Errorf("got %v", err)
+		_, err := l.Load(func(float64) {})
+		var room *RoomError
+		if !errors.Is(err, mlx.ErrResourceLimit) || !errors.As(err, &room) {
+			t.Fatalf("got %v", err)
+		}
+		if buffers, bytes := room.Needs(); buffers != 3 || bytes != 86 {
+			t.Errorf("needs %d buffers, %d bytes", buffers, bytes)
 		}
 		return nil
 	})
