@@ -253,6 +253,24 @@ inline size_t scratch_bytes(int K, int group, int columns) {
   return blocks * (column_bytes(K, group) + kR * kC * sizeof(float));
 }
 
+// The blocks' sums into the rows of y, from column n0 on.
+inline void put_rows(const float* acc, int blocks, float* const* y, int rows, int n0, int n1) {
+  for (int r = 0; r < rows; r++) {
+    for (int b = 0; b < blocks; b++) {
+      const float* from = acc + ((size_t)b * kR + r) * kC;
+      const int n = n0 + b * kC, cols = n1 - n;
+      float* to = y[r] + n;
+      if (cols >= kC) {
+        store(to, load(from));
+        store(to + W, load(from + W));
+      } else {
+        store_n(to, load(from), cols < W ? cols : W);
+        if (cols > W) store_n(to + W, load(from + W), cols - W);
+      }
+    }
+  }
+}
+
 inline void unit_product(const QWeight& q, const void* split_x, int M, float* const* y, int n0,
                          int n1, void* scratch) {
   const int blocks = (n1 - n0 + kC - 1) / kC;
@@ -272,12 +290,7 @@ inline void unit_product(const QWeight& q, const void* split_x, int M, float* co
     for (int g = 0; g < groups; g += step) {
       sweep(pass, blocks, g, g + step < groups ? g + step : groups);
     }
-    for (int r = 0; r < kR && m + r < M; r++) {
-      for (int b = 0; b < blocks; b++) {
-        const int n = n0 + b * kC, cols = n1 - n < kC ? n1 - n : kC;
-        memcpy(y[m + r] + n, acc + ((size_t)b * kR + r) * kC, (size_t)cols * sizeof(float));
-      }
-    }
+    put_rows(acc, blocks, y + m, M - m < kR ? M - m : kR, n0, n1);
   }
   _tile_release();
 }
