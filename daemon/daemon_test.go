@@ -294,6 +294,9 @@ func TestDraining(t *testing.T) {
 		text := "x"
 		_, err := s.StartTurn(bg, &ipc.TurnRequest{Model: "tiny", Text: &text, Params: turn.Neutral()})
 		s.wantError(err, ipc.ShuttingDown)
+		if st, _ := s.Status(bg); !st.Stopping {
+			t.Error("the status does not tell")
+		}
 		_, err = s.Load(bg, ipc.LoadParams{Model: "tiny"})
 		s.wantError(err, ipc.ShuttingDown)
 		_, err = s.Encode(bg, ipc.EncodeParams{Model: "tiny"})

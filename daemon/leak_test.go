@@ -20,8 +20,9 @@ import (
 	"ingot/ipc/socket"
 )
 
-// serveStand runs a whole daemon, socket and all, in this process.
-func serveStand(t *testing.T) (sock string, stop func() error) {
+// serveStand runs a whole daemon, socket and all, in this process; so many
+// first loads fail.
+func serveStand(t *testing.T, fail int) (sock string, stop func() error) {
 	t.Helper()
 	home, err := os.MkdirTemp("", "ingot-")
 	if err != nil {
@@ -34,7 +35,7 @@ func serveStand(t *testing.T) (sock string, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet := &fakerunner.Fleet{}
+	fleet := &fakerunner.Fleet{Options: fakerunner.Options{Fail: fail}}
 	d, err := New(Options{Home: home, Socket: sock, Config: config.Default(), Launch: fleet.Launch, Runner: []string{"/none"}, Log: discard{io.Discard}})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func settled(want int) int {
 // thousand requests, half of them cut short, what they were after the tenth.
 func TestAThousandRequestsLeaveNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
-	sock, stop := serveStand(t)
+	sock, stop := serveStand(t, 0)
 	rng := rand.New(rand.NewPCG(4, 2))
 	var routines, files int
 	for i := range 1000 {

@@ -122,7 +122,7 @@ func (d *Daemon) act(actions []lifecycle.Action) {
 			m.sup.Grant(a.Grant)
 		case lifecycle.Refuse:
 			m.sup.Refuse(toWire(ipc.Errorf(ipc.NoRoom, "%s does not fit beside the pinned models: unpin one, or raise memory_budget", m.name).
-				With("retry_after_s", 30)))
+				With("need", a.Need).With("have", a.Have).With("retry_after_s", 30)))
 		}
 	}
 }

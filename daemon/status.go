@@ -29,7 +29,7 @@ func (d *Daemon) status() *ipc.Status {
 		Version: Version, Protocol: ipc.Protocol, PID: os.Getpid(),
 		UptimeS: time.Since(d.born).Seconds(), Socket: d.opt.Socket,
 		Models: []ipc.ModelStatus{}, Recent: slices.Clone(d.recent), LastError: d.lastErr,
-		Faults: d.faults.Count(),
+		Stopping: d.stopping, Faults: d.faults.Count(),
 	}
 	if s.Recent == nil {
 		s.Recent = []ipc.TurnReport{}

@@ -13,7 +13,8 @@ type Status struct {
 	Models    []ModelStatus    `json:"models"` // loaded, pinned, and the last 20 used
 	Recent    []TurnReport     `json:"recent"` // the last 20 turns, oldest first
 	LastError *Trouble         `json:"last_error"`
-	Faults    map[string]int   `json:"faults,omitempty"` // of INGOT_FAULTS: how often each has fired, over all runners
+	Stopping  bool             `json:"stopping,omitempty"` // no new turns are taken
+	Faults    map[string]int   `json:"faults,omitempty"`   // of INGOT_FAULTS: how often each has fired, over all runners
 }
 
 // State of a model. The values are frozen.

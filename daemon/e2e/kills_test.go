@@ -20,7 +20,7 @@ import (
 
 // Editions of the kill test: make test's, and make soak's.
 const (
-	fewKills  = 10
+	fewKills  = 4 // the soak test's small edition has ten
 	manyKills = 100
 	clients   = 4
 	answerLen = 120

@@ -25,6 +25,8 @@ type Action struct {
 	Model string
 	Do    Verb
 	Grant wire.Grant // of Start and Regrant
+
+	Need, Have turn.Bytes // of Refuse
 }
 
 // Verb of an action.
@@ -202,7 +204,7 @@ func (m *Manager) plan() []Action {
 			out = append(out, m.stop(victim))
 		} else if !hope {
 			s.wanted = 0
-			out = append(out, Action{Model: s.name, Do: Refuse})
+			out = append(out, Action{Model: s.name, Do: Refuse, Need: Need(s.size), Have: max(0, m.budget-m.used())})
 			continue
 		}
 		break

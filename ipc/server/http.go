@@ -36,7 +36,27 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		writeError(w, ipc.AsError(err))
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "version": st.Version, "protocol": st.Protocol})
+	if st.Stopping {
+		writeError(w, ipc.Errorf(ipc.ShuttingDown, "the daemon is stopping").With("retry_after_s", 2))
+		return
+	}
+	answer := map[string]any{"status": "ok", "version": st.Version, "protocol": st.Protocol}
+	if sick := sickModels(st); len(sick) > 0 {
+		answer["status"], answer["models"] = "degraded", sick
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// sickModels maps the models that can't answer now, and are not about to, to
+// their states.
+func sickModels(st *ipc.Status) map[string]ipc.State {
+	sick := map[string]ipc.State{}
+	for _, m := range st.Models {
+		if m.State == ipc.StateStalled || m.State == ipc.StateFailed {
+			sick[m.Name] = m.State
+		}
+	}
+	return sick
 }
 
 var upgrader = websocket.Upgrader{Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
