@@ -2,7 +2,6 @@ package governor
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"ingot/runtime/turn"
@@ -77,21 +76,26 @@ func (g *Governor) aim(a Ask, d *draft) {
 		return
 	}
 	cut(g.cfg.Cap, turn.ReasonFault)
+	if !g.ladder.fixed {
+		w, why := g.rung(d)
+		cut(w, why)
+	}
 	if rows := d.Width + d.Rows; g.launch.limit(rows) < rows {
 		d.Rows = min(d.Rows, max(g.launch.ceiling-1, min(d.Rows, 1)))
 		d.shape.rows = float64(d.Rows)
 		cut(max(1, g.launch.ceiling-d.Rows), turn.ReasonFault)
 	}
-	if g.ladder.fixed {
-		return
+}
+
+// rung is the ladder's width, or that of a trial.
+func (g *Governor) rung(d *draft) (int, turn.Reason) {
+	try := g.ladder.next(d.Width)
+	if try == 0 || d.Rows > 0 || g.launch.limit(try) < try || !g.free(d, try) {
+		g.ladder.trial = 0
+		return g.ladder.width, g.ladder.reason()
 	}
-	if try := g.ladder.next(d.Width); try > 0 && d.Rows == 0 && g.free(d, try) {
-		g.ladder.trial = try
-		cut(try, turn.ReasonSpeed)
-		return
-	}
-	g.ladder.trial = 0
-	cut(g.ladder.width, g.ladder.reason())
+	g.ladder.trial = try
+	return try, turn.ReasonSpeed
 }
 
 // free reports whether a step of that width needs no lever: only then is it
@@ -224,99 +228,6 @@ func roomAfter(room [seconds]float64, kept []Kept) [seconds]float64 {
 		room[memory] += float64(k.Bytes)
 	}
 	return room
-}
-
-// narrow takes the widest step that fits at any depth, and of depths that
-// allow about the same the one that splits least; it returns the width that
-// fits. Something is always tried: a step that fails costs nothing but its
-// time.
-func (g *Governor) narrow(d *draft, room [seconds]float64) int {
-	if d.fixed {
-		d.setDepth(g.deepest())
-		return 1
-	}
-	best, at := g.deepWidth(d, room)
-	d.setDepth(at)
-	if d.Width > 0 {
-		d.setWidth(max(1, even(best)), g.why(d))
-	} else {
-		d.Reason = g.why(d)
-	}
-	if best < 1 {
-		g.thin(d, room)
-	}
-	return best
-}
-
-func (g *Governor) deepWidth(d *draft, room [seconds]float64) (best int, at depth) {
-	fits := func(s shape) bool { return g.fits(d, s, room) }
-	wanted := d.shape
-	wanted.width = d.wanted
-	best = -1
-	for _, dep := range slices.Backward(g.depths) {
-		s := wanted
-		s.part = dep.part
-		if w := widest(s, fits); 20*w >= 19*best {
-			best, at = max(best, w), dep
-		}
-	}
-	if best < 1 {
-		at = g.deepest()
-	}
-	return best, at
-}
-
-// thin leaves decode rows out of a step that is as narrow as can be.
-func (g *Governor) thin(d *draft, room [seconds]float64) {
-	for d.Rows > 1 && !g.fits(d, d.shape, room) {
-		d.Rows = d.Rows / 2
-		d.shape.rows = float64(d.Rows)
-	}
-	if d.Rows == 1 && d.Width == 1 && !g.fits(d, d.shape, room) {
-		if g.starved++; g.starved%patience == 0 && g.retry.area == 0 {
-			return // a prediction alone holds no prompt up for ever
-		}
-		d.setWidth(0, d.Reason)
-	}
-}
-
-func (g *Governor) why(d *draft) turn.Reason {
-	switch {
-	case g.retry.area > 0:
-		return turn.ReasonFault
-	case d.tight == memory:
-		return turn.ReasonBytes
-	}
-	return turn.ReasonBuffers
-}
-
-// widest returns the largest width up to the shape's own that fits; 0 if
-// none does.
-func widest(s shape, fits func(shape) bool) int {
-	if fits(s) {
-		return int(s.width)
-	}
-	lo, hi := 0, int(s.width) // lo fits or is 0, hi does not
-	for hi-lo > 1 {
-		mid := (lo + hi) / 2
-		s.width = float64(mid)
-		if fits(s) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
-
-// even rounds a width down to one that kernels and caches of buffers like.
-func even(w int) int {
-	for _, unit := range [...]int{256, 64, 8} {
-		if w >= 4*unit {
-			return w / unit * unit
-		}
-	}
-	return w
 }
 
 // levers lists what to do before the step. What the device is about to let
