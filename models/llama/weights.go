@@ -29,10 +29,10 @@ func (c *Config) declare(l *weights.Loader, rope *nn.Rope) *nn.Decoder {
 	for i := range c.Layers {
 		path := fmt.Sprintf("model.layers.%d", i)
 		d.Blocks = append(d.Blocks, &nn.Block{
-			Norm1: nn.Norm{W: l.Vector(path+".input_layernorm.weight", c.Hidden), Eps: c.Eps},
-			Mixer: c.attention(l, path+".self_attn", c.window(i), rope),
-			Norm2: nn.Norm{W: l.Vector(path+".post_attention_layernorm.weight", c.Hidden), Eps: c.Eps},
-			Feed:  nn.NewMLP(l, path+".mlp", c.Hidden, c.Inner),
+			Norm1:  nn.Norm{W: l.Vector(path+".input_layernorm.weight", c.Hidden), Eps: c.Eps},
+			Mixer:  c.attention(l, path+".self_attn", c.window(i), rope),
+			Norm2:  nn.Norm{W: l.Vector(path+".post_attention_layernorm.weight", c.Hidden), Eps: c.Eps},
+			Feeder: nn.NewMLP(l, path+".mlp", c.Hidden, c.Inner),
 		})
 	}
 	return d

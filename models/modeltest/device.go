@@ -65,6 +65,16 @@ func (b *Bench) do(f func() error) {
 	}
 }
 
+// live is the buffers in use once MLX has let go of what its last task held.
+func (b *Bench) live() int64 {
+	b.tb.Helper()
+	if err := b.Dev.Ledger().Settle(); err != nil {
+		b.tb.Fatal(err)
+	}
+	n, _ := b.Dev.Ledger().Live()
+	return int64(n)
+}
+
 // Sequence returns an empty sequence that is freed when the test ends.
 func (b *Bench) Sequence() *kv.Sequence {
 	q := b.Model.NewSequence()

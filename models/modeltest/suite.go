@@ -210,7 +210,7 @@ func Throws(t *testing.T, b *Bench, ref *Reference) {
 	want := b.Step(0, Part{calm, next, All(5)})
 	l := b.Dev.Ledger()
 	for n := int64(1); n < 400; n += 1 + n/6 {
-		live, _ := l.Live()
+		live := b.live()
 		fired := l.Fired()
 		l.FailAt(n)
 		got, err := b.TryStep(int(n)%3, Part{q, next, All(5)})
@@ -222,7 +222,7 @@ func Throws(t *testing.T, b *Bench, ref *Reference) {
 		if !errors.Is(err, mlx.ErrResourceLimit) {
 			t.Fatalf("malloc %d failed, the step said %v", n, err)
 		}
-		if now, _ := l.Live(); now != live {
+		if now := b.live(); now != live {
 			t.Fatalf("malloc %d failed: %d live buffers, %d before", n, now, live)
 		}
 		if q.Len() != len(p) {
@@ -275,10 +275,10 @@ func Steady(t *testing.T, b *Bench, ref *Reference) {
 		return int64(after - before)
 	}
 	early := spend(short)
-	live, _ := l.Live()
+	live := b.live()
 	for range 60 {
 		spend(short)
-		if now, _ := l.Live(); now != live {
+		if now := b.live(); now != live {
 			t.Fatalf("%d live buffers at %d tokens, %d before", now, short.Len(), live)
 		}
 	}

@@ -15,29 +15,34 @@ type Mixer interface {
 	Spec(dt mlx.Dtype) kv.Spec
 }
 
-// Feed maps each row by itself: x [1, N, D] to the same shape.
-type Feed interface {
+// Feeder maps each row by itself: x [1, N, D] to the same shape.
+type Feeder interface {
 	Apply(s *mlx.Scope, x *mlx.Array) *mlx.Array
 }
 
-// Block is x + mixer(norm x), then x + feed(norm x).
+// Block is x + mixer(norm x), then x + feeder(norm x).
 type Block struct {
-	Norm1 Norm
-	Mixer Mixer
-	Norm2 Norm
-	Feed  Feed
+	Norm1  Norm
+	Mixer  Mixer
+	Norm2  Norm
+	Feeder Feeder
 }
 
-// Forward runs the block.
-func (b *Block) Forward(s *mlx.Scope, p *Step, layer int, r Stream) (Stream, error) {
+var _ Layer = (*Block)(nil)
+
+// Mix is the first half.
+func (b *Block) Mix(s *mlx.Scope, p *Step, layer int, r Stream) (Stream, error) {
 	r, h := r.Norm(s, b.Norm1)
 	var err error
-	if r.Delta, err = b.Mixer.Apply(s, p, layer, h); err != nil {
-		return r, err
-	}
-	r, h = r.Norm(s, b.Norm2)
-	r.Delta = b.Feed.Apply(s, h)
-	return r, s.Err()
+	r.Delta, err = b.Mixer.Apply(s, p, layer, h)
+	return r, err
+}
+
+// Feed is the second half.
+func (b *Block) Feed(s *mlx.Scope, r Stream) Stream {
+	r, h := r.Norm(s, b.Norm2)
+	r.Delta = b.Feeder.Apply(s, h)
+	return r
 }
 
 // Decoder is a pre-norm decoder: embedding, blocks, norm, output map. A

@@ -178,13 +178,13 @@ func (c *Hybrid) Declare(l *weights.Loader, prefix string, rope *Rope, input fun
 		} else {
 			b.Mixer = NewGatedAttention(l, path+".self_attn", c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Eps, rope)
 		}
-		b.Feed = c.feed(l, path+".mlp", i)
+		b.Feeder = c.feeder(l, path+".mlp", i)
 		d.Blocks = append(d.Blocks, b)
 	}
 	return d, nets
 }
 
-func (c *Hybrid) feed(l *weights.Loader, path string, layer int) Feed {
+func (c *Hybrid) feeder(l *weights.Loader, path string, layer int) Feeder {
 	if c.Sparse(layer) {
 		return NewMoE(l, path, c.Hidden, c.ExpertInner, c.SharedInner, c.Experts, c.PerToken, *c.Normalize)
 	}

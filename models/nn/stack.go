@@ -43,15 +43,18 @@ func Begin(s *mlx.Scope, b *models.Batch) (*Step, error) {
 	return p, nil
 }
 
-// Layer is one block of a model. Its temporaries live in s.
+// Layer is one block of a model: first what lets rows see each other and
+// advances the states, then what maps each row by itself. Temporaries live in
+// s.
 type Layer interface {
-	Forward(s *mlx.Scope, p *Step, layer int, r Stream) (Stream, error)
+	Mix(s *mlx.Scope, p *Step, layer int, r Stream) (Stream, error)
+	Feed(s *mlx.Scope, r Stream) Stream
 }
 
 // Stack runs n layers, each in a scope of its own, and evaluates the stream
 // and the states every b.Depth layers: the one place where a step is split in
-// depth. It returns the normed rows that b wants, [1, len(b.Want), D], or nil
-// where it wants none.
+// depth. The last layer feeds only the rows that b wants. It returns them
+// normed, [1, len(b.Want), D], or nil where b wants none.
 func Stack[L Layer](s *mlx.Scope, b *models.Batch, x *mlx.Array, layers []L, last Norm) (*mlx.Array, error) {
 	p, err := Begin(s, b)
 	if err != nil {
@@ -60,7 +63,11 @@ func Stack[L Layer](s *mlx.Scope, b *models.Batch, x *mlx.Array, layers []L, las
 	f := &flow{s: s, r: Stream{X: s.Keep(x)}}
 	defer f.close()
 	for i, l := range layers {
-		if err := f.through(l, p, i); err != nil {
+		want := everyRow
+		if i == len(layers)-1 {
+			want = b.Want
+		}
+		if err := f.through(l, p, i, want); err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}
 		if b.Depth > 0 && (i+1)%b.Depth == 0 && i+1 < len(layers) {
@@ -72,8 +79,12 @@ func Stack[L Layer](s *mlx.Scope, b *models.Batch, x *mlx.Array, layers []L, las
 	if len(b.Want) == 0 {
 		return nil, s.Err()
 	}
-	return f.finish(b.Want, last), s.Err()
+	_, h := f.r.Norm(s, last)
+	return h, s.Err()
 }
+
+// everyRow wants all rows of a step.
+var everyRow = []int{-1}
 
 // flow owns the stream between layers.
 type flow struct {
@@ -83,11 +94,15 @@ type flow struct {
 
 func (f *flow) close() { _ = mlx.FreeAll(f.r.X, f.r.Delta) }
 
-// through replaces the stream by what one layer makes of it.
-func (f *flow) through(l Layer, p *Step, i int) error {
+// through replaces the stream by what one layer makes of it, in the rows
+// wanted.
+func (f *flow) through(l Layer, p *Step, i int, want []int) error {
 	t := f.s.Child()
 	defer t.Close()
-	next, err := l.Forward(t, p, i, f.r)
+	next, err := l.Mix(t, p, i, f.r)
+	if err == nil && len(want) > 0 {
+		next = l.Feed(t, next.rows(t, want))
+	}
 	if err == nil {
 		err = f.s.Err()
 	}
@@ -103,6 +118,18 @@ func (f *flow) through(l Layer, p *Step, i int) error {
 		old.X = nil
 	}
 	return mlx.FreeAll(old.X, old.Delta)
+}
+
+// rows is the stream of some rows.
+func (r Stream) rows(s *mlx.Scope, want []int) Stream {
+	if want[0] < 0 {
+		return r
+	}
+	r.X = Rows(s, r.X, want)
+	if r.Delta != nil {
+		r.Delta = Rows(s, r.Delta, want)
+	}
+	return r
 }
 
 func (f *flow) barrier(p *Step, from, to int) error {
@@ -122,16 +149,6 @@ func states(p *Step, layer int) []*mlx.Array {
 		out = append(out, g.Seq.LayerStates(layer)...)
 	}
 	return out
-}
-
-// finish adds and norms the wanted rows only.
-func (f *flow) finish(want []int, last Norm) *mlx.Array {
-	r := Stream{X: Rows(f.s, f.r.X, want)}
-	if f.r.Delta != nil {
-		r.Delta = Rows(f.s, f.r.Delta, want)
-	}
-	_, h := r.Norm(f.s, last)
-	return h
 }
 
 // Rows takes ascending rows of x [1, N, D]: a view where they are

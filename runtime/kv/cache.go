@@ -81,17 +81,23 @@ func (c *cache) rebuild(s *mlx.Scope, from, keep, capacity int) error {
 }
 
 // copyRows returns an evaluated buffer of the capacity that starts with
-// rows [from, from+keep) of a.
+// rows [from, from+keep) of a. What follows them is zero: no kernel meets a
+// number that is none where it reads past the rows that count.
 func (c *cache) copyRows(s *mlx.Scope, a *mlx.Array, dim, from, keep, capacity int) (*mlx.Array, error) {
+	out, raw, err := s.Device().NewBuffer(c.spec.Dtype, 1, c.spec.Heads, capacity, dim)
+	if err != nil {
+		return nil, err
+	}
+	clear(raw)
+	if keep == 0 {
+		return out, nil
+	}
 	t := s.Child()
 	defer t.Close()
-	out := t.Keep(t.Zeros(c.spec.Dtype, 1, c.spec.Heads, capacity, dim))
-	if keep > 0 {
-		rows := t.Slice(a, []int{0, 0, from, 0}, []int{1, c.spec.Heads, from + keep, dim})
-		out = t.TakeSliceUpdate(out, rows, []int{0, 0, 0, 0}, []int{1, c.spec.Heads, keep, dim})
-	}
+	rows := t.Slice(a, []int{0, 0, from, 0}, []int{1, c.spec.Heads, from + keep, dim})
+	out = t.TakeSliceUpdate(out, rows, []int{0, 0, 0, 0}, []int{1, c.spec.Heads, keep, dim})
 	if err := t.Eval(out); err != nil {
-		out.Free()
+		_ = out.Free()
 		return nil, err
 	}
 	return out, nil

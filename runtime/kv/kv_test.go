@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func on(t *testing.T, f func(s *mlx.Scope) error) {
 	t.Helper()
 	handles := dev.Handles()
-	live, _ := dev.Ledger().Live()
+	before := live(t)
 	err := dev.Do(func() error {
 		s := dev.NewScope()
 		defer s.Close()
@@ -40,10 +40,20 @@ func on(t *testing.T, f func(s *mlx.Scope) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, _ := dev.Ledger().Live()
-	if dev.Handles() != handles || now != live {
-		t.Errorf("left %d handles and %d buffers", dev.Handles()-handles, now-live)
+	now := live(t)
+	if dev.Handles() != handles || now != before {
+		t.Errorf("left %d handles and %d buffers", dev.Handles()-handles, now-before)
 	}
+}
+
+// live is the buffers in use once MLX has let go of what its last task held.
+func live(t *testing.T) int64 {
+	t.Helper()
+	if err := dev.Ledger().Settle(); err != nil {
+		t.Fatal(err)
+	}
+	n, _ := dev.Ledger().Live()
+	return int64(n)
 }
 
 const (
@@ -220,7 +230,7 @@ func TestThrows(t *testing.T) {
 		if _, err := push(s, q, 250); err != nil {
 			return err
 		}
-		live, _ := dev.Ledger().Live()
+		before := live(t)
 		for n := int64(1); n < 200; n++ {
 			err := dev.Do(func() error { return failAt(q, n) })
 			if err == nil {
@@ -236,8 +246,8 @@ func TestThrows(t *testing.T) {
 			if !errors.Is(err, mlx.ErrResourceLimit) {
 				return err
 			}
-			if now, _ := dev.Ledger().Live(); now != live || q.Len() != 250 {
-				t.Fatalf("allocation %d failed: %d live buffers, %d before; length %d", n, now, live, q.Len())
+			if now := live(t); now != before || q.Len() != 250 {
+				t.Fatalf("allocation %d failed: %d live buffers, %d before; length %d", n, now, before, q.Len())
 			}
 		}
 		return errors.New("never succeeded")

@@ -132,13 +132,13 @@ func TestStatesKeepLiveBuffersLevel(t *testing.T) {
 		if _, err := step(s, q, 1, 1); err != nil {
 			return err
 		}
-		live, _ := dev.Ledger().Live()
+		before := live(t)
 		for range 50 {
 			if _, err := step(s, q, 1, 1); err != nil {
 				return err
 			}
-			if now, _ := dev.Ledger().Live(); now != live {
-				t.Fatalf("%d live buffers, %d before", now, live)
+			if now := live(t); now != before {
+				t.Fatalf("%d live buffers, %d before", now, before)
 			}
 		}
 		return nil
