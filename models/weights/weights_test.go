@@ -375,3 +375,28 @@ func TestAllocationFails(t *testing.T) {
 		return nil
 	})
 }
+
+// A tensor of many reads comes out whole, widened or not.
+func TestManyReads(t *testing.T) {
+	const n = maxRead/2 + 1237
+	f := &file{}
+	f.put("wide", "F32", 0, n)
+	f.put("half", "BF16", 0, n)
+	m := f.model(t, plain)
+	on(t, func() error {
+		l := NewLoader(dev, m, nil)
+		wide, half := l.Vector("wide", n), l.Vector("half", n)
+		set, err := l.Load(func(float64) {})
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+		w, h := floats(t, wide), floats(t, half)
+		for i := range n {
+			if want := float32(i); w[i] != want || h[i] != math.Float32frombits(uint32(toBrain(math.Float32bits(want)))<<16) {
+				t.Fatalf("element %d is %v and %v", i, w[i], h[i])
+			}
+		}
+		return nil
+	})
+}
