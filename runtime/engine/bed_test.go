@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -29,6 +30,7 @@ func load(t testing.TB, opt Options, args ...string) *bed {
 func open(t testing.TB, opt Options, folder string) *bed {
 	t.Helper()
 	dev := modeltest.Device()
+	quiet(t)
 	live, _ := dev.Ledger().Live()
 	handles := dev.Handles()
 	e, err := Open(dev, folder, opt)
@@ -40,11 +42,27 @@ func open(t testing.TB, opt Options, folder string) *bed {
 		if err := e.Unload(); err != nil {
 			t.Error(err)
 		}
+		quiet(t)
 		if now, _ := dev.Ledger().Live(); now != live || dev.Handles() != handles {
 			t.Errorf("%d buffers and %d handles left on the device", now-live, dev.Handles()-handles)
 		}
 	})
 	return &bed{e, t}
+}
+
+// quiet has the device let go of what is not held: MLX keeps an operation's
+// temporaries until the next one, and a stream's last task what it read.
+func quiet(t testing.TB) {
+	t.Helper()
+	dev := modeltest.Device()
+	err := dev.Do(func() error {
+		s := dev.NewScope()
+		defer s.Close()
+		return s.Eval(s.Neg(s.Scalar(1)))
+	})
+	if err := errors.Join(err, dev.Ledger().Settle()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // words returns n random tokens.

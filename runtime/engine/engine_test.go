@@ -263,14 +263,13 @@ func TestLoadWithoutRoom(t *testing.T) {
 	folder := modeltest.Tiny(t, "llama", "--layers", "3", "--vocab", "384")
 	buffers, bytes := dev.Ledger().Limits()
 	defer dev.Ledger().SetLimits(buffers, bytes)
+	quiet(t)
 	live, liveBytes := dev.Ledger().Live()
 	whole, err := Open(dev, folder, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dev.Ledger().Settle(); err != nil { // a stream's last task may hold some for a moment
-		t.Fatal(err)
-	}
+	quiet(t)
 	all, allBytes := dev.Ledger().Live()
 	if err := whole.Unload(); err != nil {
 		t.Fatal(err)
@@ -288,12 +287,11 @@ func TestLoadWithoutRoom(t *testing.T) {
 		if want := int64(all - live); room.Buffers && room.Need != want {
 			t.Errorf("limits %+v: told %d, the weights take %d", c, room.Need, want)
 		}
-		if want := int64(allBytes - liveBytes); !room.Buffers && (room.Need < want || room.Need > want+want/10) {
+		// The CPU's allocator rounds buffers up, to what it happens to have free.
+		if want := int64(allBytes - liveBytes); !room.Buffers && (room.Need < want-want/10 || room.Need > want+want/10) {
 			t.Errorf("limits %+v: told %d, the weights take %d", c, room.Need, want)
 		}
-		if err := dev.Ledger().Settle(); err != nil {
-			t.Fatal(err)
-		}
+		quiet(t)
 		if now, _ := dev.Ledger().Live(); now != live {
 			t.Errorf("limits %+v: %d buffers left", c, now-live)
 		}
