@@ -37,8 +37,8 @@ run: build
 	@scripts/run.sh
 
 test: lint build fixtures darwin
-	$(GO) test -timeout 30m ./...
-	$(GO) test -race -timeout 15m $(PURE_HERE)
+	$(GO) test -count=1 -timeout 30m ./...
+	$(GO) test -race -count=1 -timeout 15m $(PURE_HERE)
 	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) test --release --locked; fi
 
 lint: textkit $(STATIC)
