@@ -2,7 +2,6 @@
 
 GO      ?= go
 CARGO   := $(shell [ -x .deps/rust/cargo/bin/cargo ] && echo "$(CURDIR)/.deps/rust/cargo/bin/cargo" || echo cargo)
-STATIC  := $(CURDIR)/.deps/bin/staticcheck
 RS      := runtime/textkit/rs
 TEXTKIT := $(RS)/target/release/libingot_textkit.a
 # Rust from .deps keeps its own home; nothing global is touched.
@@ -41,11 +40,8 @@ test: lint build fixtures darwin
 	$(GO) test -race -count=1 -timeout 15m $(PURE_HERE)
 	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) test --release --locked; fi
 
-lint: textkit $(STATIC)
-	@scripts/lint.sh "$(GO)" "$(CARGO)" "$(STATIC)" $(PURE_HERE)
-
-$(STATIC): deps.lock | deps
-	@GOBIN=$(dir $@) $(GO) install $$(awk '$$1 == "tool" && /staticcheck/ { print $$2 "@" $$3 }' deps.lock) && touch $@
+lint: textkit
+	@scripts/lint.sh "$(GO)" "$(CARGO)" $(PURE_HERE)
 
 # Every program for macOS, compiled, linked and each import checked.
 darwin: deps ; @scripts/darwin/build.sh
