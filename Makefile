@@ -38,7 +38,7 @@ run: build
 test: lint build fixtures darwin
 	$(GO) test -count=1 -timeout 30m ./...
 	$(GO) test -race -count=1 -timeout 15m $(PURE_HERE)
-	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) test --release --locked; fi
+	@if [ -f $(RS)/Cargo.toml ]; then cd $(RS) && $(CARGO) test --release --locked --lib; fi
 
 lint: textkit
 	@scripts/lint.sh "$(GO)" "$(CARGO)" $(PURE_HERE)
