@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -68,11 +69,23 @@ func (b *Bench) do(f func() error) {
 // live is the buffers in use once MLX has let go of what its last task held.
 func (b *Bench) live() int64 {
 	b.tb.Helper()
-	if err := b.Dev.Ledger().Settle(); err != nil {
-		b.tb.Fatal(err)
-	}
+	Quiet(b.tb, b.Dev)
 	n, _ := b.Dev.Ledger().Live()
 	return int64(n)
+}
+
+// Quiet waits until the device holds no temporary of what was computed
+// before: a thread of MLX keeps those of its last task until it has another.
+func Quiet(tb testing.TB, dev *mlx.Device) {
+	tb.Helper()
+	err := dev.Do(func() error {
+		s := dev.NewScope()
+		defer s.Close()
+		return s.Eval(s.Neg(s.Scalar(1)))
+	})
+	if err := errors.Join(err, dev.Ledger().Settle()); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Sequence returns an empty sequence that is freed when the test ends.

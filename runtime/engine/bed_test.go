@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -54,15 +53,7 @@ func open(t testing.TB, opt Options, folder string) *bed {
 // temporaries until the next one, and a stream's last task what it read.
 func quiet(t testing.TB) {
 	t.Helper()
-	dev := modeltest.Device()
-	err := dev.Do(func() error {
-		s := dev.NewScope()
-		defer s.Close()
-		return s.Eval(s.Neg(s.Scalar(1)))
-	})
-	if err := errors.Join(err, dev.Ledger().Settle()); err != nil {
-		t.Fatal(err)
-	}
+	modeltest.Quiet(t, modeltest.Device())
 }
 
 // words returns n random tokens.
