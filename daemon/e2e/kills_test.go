@@ -142,17 +142,29 @@ func killer(t *testing.T, h *house, model string, kills int, spoke []atomic.Int6
 			t.Error(err)
 		}
 		for c := range spoke {
-			for spoke[c].Load() <= times[len(times)-1].Add(inFlight).UnixNano() && time.Since(times[len(times)-1]) < patience {
-				time.Sleep(10 * time.Millisecond)
-			}
+			recovered(t, &spoke[c], c, times)
 		}
 	}
 	return times
 }
 
-// waits reports how long clients waited after a kill, and holds the longest
-// to twice the median restart and replay: of the same kill, since a replay
-// takes as long as there is to replay.
+// recovered waits until a client has heard something since the last kill. One
+// that hears nothing is an error, not a reason for another kill.
+func recovered(t *testing.T, spoke *atomic.Int64, client int, kills []time.Time) {
+	last := kills[len(kills)-1]
+	for spoke.Load() <= last.Add(inFlight).UnixNano() {
+		if time.Since(last) > patience {
+			t.Errorf("client %d has heard nothing for %v after kill %d", client, patience, len(kills))
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// waits reports how long clients waited after a kill. The soak holds the
+// longest to twice the median restart and replay: of the same kill, since a
+// replay takes as long as there is to replay. The small edition only prints
+// it: a clock is no judge on a busy machine.
 func waits(t *testing.T, kills []time.Time, heard map[string]*said) string {
 	all, worst := []time.Duration{}, 0.0
 	for _, k := range kills {
@@ -175,7 +187,7 @@ func waits(t *testing.T, kills []time.Time, heard map[string]*said) string {
 	found := fmt.Sprintf("%d turns, %d kills; wait for the next token: median %v, most %v, at worst %.2f times the median of its kill",
 		len(heard), len(kills), median(all), all[len(all)-1], worst)
 	t.Log(found)
-	if worst > 2 {
+	if worst > 2 && os.Getenv("INGOT_SOAK") != "" {
 		t.Errorf("a client waited %.2f times the median restart and replay", worst)
 	}
 	return found
